@@ -12,7 +12,15 @@ from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod
-from tests.control_plane.workbench import create_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
+from tests.control_plane.workbench import (
+    create_pod,
+    get_pod,
+    list_pods,
+    make_namespace,
+    make_nodes,
+    wait_bound,
+    wait_for,
+)
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -73,16 +81,21 @@ def test_a_force_deleted_pod_is_charged_while_its_node_may_run_it(fairgate, atta
     attacker.kubectl("delete", "pod", "p")
     wait_for(attacker.cluster, lambda: fairgate.charged("a") == 0, what="a pod on no node leaves nothing behind")
     for name in ("p", "q"):
-        attacker.create_pod(sized(name, 10, terminationGracePeriodSeconds=6))
-        wait_bound(attacker.cluster, attacker.namespace, name)
+        attacker.create_pod(sized(name, 10, terminationGracePeriodSeconds=14))
+        wait_for(
+            attacker.cluster,
+            lambda name=name: get_pod(attacker.cluster, attacker.namespace, name)["status"].get("startTime"),
+            what="reported by its node",
+        )
     attacker.kubectl("delete", "pod", "p", "q", "--force", "--grace-period=0")
-    assert "used 0, reserved 20" in attacker.refused(sized("r", 1), code="TeamLimitExceeded")
+    refused = attacker.refused(sized("r", 1), code="TeamLimitExceeded")
+    assert "used 0, reserved 20 (20 of pods deleted by force)" in refused
     entries = wait_for(
         attacker.cluster,
         lambda: [entry for entry in fairgate.ledger("a")["ledger"]["inFlight"] if "lingers" in entry],
         what="written, for other replicas",
     )
-    assert {entry["lingers"] for entry in entries} == {11}
+    assert {entry["lingers"] for entry in entries} == {19}
     wait_for(attacker.cluster, lambda: attacker.create(sized("r", 1)).returncode == 0, what="room again")
 
 

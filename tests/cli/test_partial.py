@@ -16,6 +16,7 @@ from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.core.support.waiting import waiting
 from webhook.cli.main import main
+from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import NodeName
 from webhook.core.world.anonymizer import Anonymizer
@@ -106,6 +107,23 @@ async def test_fractional_usage_is_read(api, fairgate):
     assert done.exit_code == 0, done.output
     printed = {team["name"]: (team["used"], team["borrowed"]) for team in json.loads(done.stdout)["teams"]}
     assert printed["vision"] == ("81566/81559", "7/81559")
+
+
+@pytest.mark.parametrize("rights", ["all", "some"])
+async def test_what_pods_deleted_by_force_left_is_read_from_the_ledgers_whoever_asks(api, fairgate, tmp_path, rights):
+    status = {"team": "vision", "used": "0", "reserved": "8", "preemptible": "8", "lingering": "8"}
+    entry = {"uid": "p/lingers", "ns": "vision", "name": "p", "gpus": 8 * ONE_GPU, "tier": "preemptible"}
+    entries = [entry | {"label": "preemptible", "lingers": 15}]
+    api.put(LEDGERS, "vision", status=status, ledger={"inFlight": entries})
+    if rights == "all":
+        api.faults.clear()
+    asked = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "q", "namespace": "vision"}}
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump(asked | {"spec": {"containers": [container(gpus=1)]}}))
+    done = await fairgate("review", file, "-n", "vision")
+    assert "limit 8, used 0, reserved 8 (8 of pods deleted by force)" in done.output
+    done = await fairgate("status", "-n", "vision", "-o", "json")
+    assert {team["name"]: team["used"] for team in json.loads(done.stdout)["teams"]}["vision"] == "8"
 
 
 async def test_without_ledgers_usage_counts_the_pods_shown_and_says_so(api, fairgate):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +25,14 @@ from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.quota.ledger_moves import department_of
 from webhook.core.world.anonymous_world import AnonymousWorld
-from webhook.core.world.hidden_usage import NOTHING, Totals, Unnamed
+from webhook.core.world.hidden_usage import Totals, Unnamed
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room
+from webhook.kube.ledger.team_ledger import left_by_deleted
 from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import FAILED_PODS, WORLD_KINDS, WorldKind, has_ended_for_good
@@ -210,10 +212,12 @@ async def _read(
         by_path.setdefault(path, []).append(read)
     extents = [await read_permitted(path, _each(same), namespaces=namespaces) for path, same in by_path.items()]
     coverage = Coverage(tuple(extents))
+    ledgers = await _ledgers(connection)
+    left = tuple(flight for ledger in ledgers or () for flight in _left_in(ledger))
     if coverage.has_names:
-        return coverage, NOTHING
+        return coverage, Unnamed(left=left)
     is_partial = coverage.is_partial("pods")
-    totals = await _totals(connection) if is_partial else ()
+    totals = (None if ledgers is None else _totals(ledgers)) if is_partial else ()
     if totals is None and not any(extent.is_all or extent.namespaces for extent in extents):
         raise NothingReadableError(
             "you may not list nodes, pods, namespaces or TeamLedgers: the right to view one namespace shows its pods "
@@ -222,7 +226,7 @@ async def _read(
     room = await _room(connection) if has_room else _Room(why_not="nodes and pods without names are not shown here")
     world = room.world if is_partial or room.world is None else room.world.without_pods
     coverage = Coverage(tuple(extents), has_totals=totals is not None, room_age=room.age, why_no_room=room.why_not)
-    return coverage, Unnamed(totals or (), world)
+    return coverage, Unnamed(totals or (), world, left)
 
 
 async def _autoscalers(connection: ApiConnection, unnamed: Unnamed) -> frozenset[Autoscaler]:
@@ -273,19 +277,31 @@ def _each(reads: Sequence[Callable[[str], Awaitable[None]]]) -> Callable[[str], 
     return read
 
 
-async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
-    """Read the usage of teams from their ledgers; None if that is not allowed.
-
-    Those of departments are left out: they repeat what the ledgers of their teams say.
-    """
+async def _ledgers(connection: ApiConnection) -> list[dict[str, Any]] | None:
+    """Read all TeamLedgers; None if that is not allowed."""
     try:
-        ledgers = await list_objects(connection, LEDGERS)
+        return await list_objects(connection, LEDGERS)
     except ApiError as error:
         if error.is_forbidden:
             return None
         raise
+
+
+def _totals(ledgers: Iterable[Mapping[str, Any]]) -> tuple[Totals, ...]:
+    """Return the usage of teams by their ledgers.
+
+    Those of departments are left out: they repeat what the ledgers of their teams say.
+    """
     found = (_totals_of(ledger.get("status") or {}) for ledger in ledgers)
     return tuple(totals for totals in found if department_of(totals.team) is None)
+
+
+def _left_in(ledger: Mapping[str, Any]) -> Iterable[InFlightCharge]:
+    """Return what pods deleted by force left, by a ledger; of one that cannot be read, nothing."""
+    try:
+        return left_by_deleted(ledger).values()
+    except ValueError:
+        return ()
 
 
 def _totals_of(status: Mapping[str, Any]) -> Totals:

@@ -25,6 +25,7 @@ TEAMS: Final = {
     "fairgate_team_gpus_limit": "GPUs that the team may hold at most, by policy; +Inf if it is unlimited.",
     "fairgate_team_gpus_used": "GPUs that the team's pods in the cluster hold.",
     "fairgate_team_gpus_reserved": "GPUs of admitted pods that are not in the cluster yet.",
+    "fairgate_team_gpus_lingering": "Those of the reserved GPUs that pods deleted by force may still use.",
     "fairgate_team_gpus_borrowed": "GPUs that the team holds beyond its guaranteed share.",
     "fairgate_team_gpus_waiting": "GPUs of the team's pods that are not on a node yet.",
 }
@@ -33,6 +34,7 @@ DEPARTMENTS: Final = {
     "fairgate_department_gpus_limit": "GPUs that its teams may hold together at most; +Inf if it is unlimited.",
     "fairgate_department_gpus_used": "GPUs that the pods of its teams in the cluster hold.",
     "fairgate_department_gpus_reserved": "GPUs of admitted pods that are not in the cluster yet.",
+    "fairgate_department_gpus_lingering": "Those of the reserved GPUs that pods deleted by force may still use.",
     "fairgate_department_gpus_borrowed": "GPUs that its teams hold beyond its guaranteed share.",
     "fairgate_department_gpus_waiting": "GPUs of its teams' pods that are not on a node yet.",
 }
@@ -89,7 +91,7 @@ def department_rows(world: World) -> Iterable[Row]:
 
 def _amounts(of: TeamSummary) -> list[float]:
     limit = float("inf") if isinstance(of.limit, Unlimited) else of.limit
-    return [_gpus(each) for each in (of.guaranteed, limit, of.used, of.reserved, of.borrowed, of.waiting)]
+    return [_gpus(each) for each in (of.guaranteed, limit, of.used, of.reserved, of.lingering, of.borrowed, of.waiting)]
 
 
 def node_rows(world: World) -> Iterable[Row]:

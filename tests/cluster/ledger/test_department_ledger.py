@@ -1,6 +1,7 @@
 """The teams of a department charge one object, over real HTTP, while policy moves them."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -12,6 +13,7 @@ from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.core.model.decision import Charge, Deny
 from webhook.core.model.names import DepartmentName, TeamName
+from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.ledger_moves import department_ledger
@@ -80,6 +82,19 @@ async def test_the_charges_of_all_teams_of_a_department_are_in_one_object(api, m
     assert api.objects[PATH][LEFT]["status"]["reserved"] == "2"
     assert api.objects[PATH][LEFT]["status"]["limit"] == "5"
     assert api.objects[PATH]["/team-a"]["ledger"]["home"] == "left"
+
+
+async def test_a_team_that_fills_a_ledger_is_asked_again_and_others_are_charged(api, make, monkeypatch):
+    one = make(policy_=tree(9.0))
+    assert [await one.ask(f"a{number}", A) for number in range(3)] + [await one.ask("b0", B)] == [YES] * 4
+    size = len(json.dumps(api.objects[PATH][LEFT]))
+    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 3 * size // 2)
+    refused = await one.ask("a3", A)
+    assert refused.reason.code is Code.LEDGER_FULL
+    assert refused.reason.text.startswith("team team-a fills its ledger with charges")
+    assert await one.ask("b1", B) is YES
+    monkeypatch.undo()
+    assert await one.ask("a3", A) is YES
 
 
 async def test_replicas_and_teams_together_never_exceed_the_limit_of_the_department(api, make):

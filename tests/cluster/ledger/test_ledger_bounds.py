@@ -93,7 +93,7 @@ async def test_a_write_that_is_too_large_is_split_and_delays_no_other(api, one):
 
 async def test_an_object_that_would_be_too_large_is_not_sent(api, one, monkeypatch):
     await one.ask("u0")
-    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 900)
+    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 980)
     answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(1, 4)))
     assert [answer is YES for answer in answers].count(True) == len(in_flight(api)) - 1
     assert "too_large" in one.counts.results

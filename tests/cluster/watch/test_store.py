@@ -24,8 +24,8 @@ def lost():
 
 @pytest.fixture
 def store(book, lost):
-    def lose(uid):
-        lost.append(uid)
+    def lose(uid, *, is_watched):
+        lost.append((uid, is_watched))
         book.remove(uid)
 
     return ObjectStore(replace(book.kind(), lose=lose, tracks_names=True))
@@ -37,7 +37,7 @@ def test_an_ended_object_is_removed_and_a_deleted_one_is_lost(store, book, lost)
     assert (book.held, lost) == ({}, [])
     store.apply(thing(1))
     store.delete(thing(1))
-    assert (book.held, lost) == ({}, ["u1"])
+    assert (book.held, lost) == ({}, [("u1", True)])
 
 
 @pytest.mark.parametrize("is_listed_again", [True, False], ids=["made again under its name", "missing from a list"])
@@ -47,7 +47,7 @@ def test_a_missed_deletion_is_a_loss(store, book, lost, is_listed_again):
         store.apply(thing(2, uid="u2"))
     else:
         store.forget("vision/p")
-    assert lost == ["u1"]
+    assert lost == [("u1", False)]
     assert book.held == ({"u2": 2} if is_listed_again else {})
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import ALICE, GPU, node, pod, policy, pool, requirement, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
@@ -66,6 +67,13 @@ class TestPools:
         place = self.place()
         place.set_pod(resident(10, node="a0"))
         assert codes(admit(pod(1, pool="a"), ALICE, place)) == [Code.POOL_FULL]
+
+    def test_pods_deleted_before_a_kubelet_had_them_fill_no_pool(self):
+        place = self.place()
+        delete_by_force(place, *(resident(10, node="a0", is_acknowledged=False) for _ in range(2)))
+        assert admitted(admit(pod(1, pool="a"), ALICE, place)).node_choice.nodes == ("a0",)
+        delete_by_force(place, resident(10, node="a0"))
+        assert codes(admit(pod(1, pool="a"), ALICE, place)) == [Code.POOL_FULL], "its containers may have them all"
 
     def test_any_pool_that_offers_all_capabilities_is_allowed(self):
         node_choice = admitted(admit(pod(1, requires=frozenset({"nvlink"})), ALICE, self.place())).node_choice

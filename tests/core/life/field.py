@@ -7,13 +7,14 @@ evictor are the code of the core; API server, kube-scheduler and kubelets are th
 from dataclasses import dataclass, field, replace
 
 from tests.core.support import make
+from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
 from webhook.core.life.pod_life import TERMS
 from webhook.core.line_reclaim.line_plan import plan_line
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.model.pod import Obstacle, Resident, Unbound
+from webhook.core.model.pod import Handling, Obstacle, Resident, Unbound
 from webhook.core.model.policy import Department, OnLimit, OnNoRoom, QueueRules, ReclaimRules, Share
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
@@ -78,6 +79,8 @@ class Field:
     gone: set[str] = field(default_factory=set)
     first_unbound: dict[Uid, int] = field(default_factory=dict)
     count: int = 0
+    left: dict[Uid, int] = field(default_factory=dict)  # of pods deleted by force, until when they are charged
+    storming: tuple[str, ...] = ()
 
     def __post_init__(self):
         self.world, self.view = World(policy()), World(policy())
@@ -116,6 +119,24 @@ class Field:
                 pod.deadline, pod.leave_seconds = self.now + grace, grace
             self._show(pod)
 
+    def repeat(self):
+        """Owners create pods on a node and delete them by force before its kubelet has them, as many as are let in."""
+        for team in self.storming:
+            asked = make.pod(1, namespace=team, handling=Handling.NODE_NAME, node_name=NodeName(NODES[0]))
+            while not isinstance(admit(asked, make.ALICE, self.world), Deny):
+                self.count += 1
+                ghost = make.resident(
+                    1,
+                    uid=f"uid-g{self.count}",
+                    namespace=team,
+                    tier=None,
+                    node=NODES[0],
+                    is_acknowledged=False,
+                    created=self.now,
+                )
+                for left in delete_by_force(self.world, ghost):
+                    self.left[left.pod.uid] = self.now + left.lingers
+
     def mend(self, pod):
         """What kept a pod off every node is there now."""
         pod.never = False
@@ -147,6 +168,10 @@ class Field:
         self.now += seconds
         for world in (self.world, self.view):
             world.tick(self.now)
+        for uid in [uid for uid, until in self.left.items() if until <= self.now]:
+            del self.left[uid]
+            self.world.drop_reservation(uid)
+            self.repeat()
 
     def schedule(self):
         """kube-scheduler tries each pod once: those inside shares first, then the oldest; the first node with room."""
@@ -201,6 +226,7 @@ class Field:
     def live(self, seconds, *, step=5):
         """Everything that goes on by itself does, for so long."""
         for _ in range(0, seconds, step):
+            self.repeat()
             self.end_due()
             self.schedule()
             self.release()

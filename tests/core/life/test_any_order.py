@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.core.life.field import GRACE, HOLD_BACK, LONGEST_GRACE, NODES, NOTICE, Field
 from tests.examples import examples
 from webhook.core.model.tier import Tier
+from webhook.core.world.force_deleted import MARGIN_SECONDS, UNACKNOWLEDGED_SECONDS
 from webhook.core.world.promises import BORROWING_SECONDS, UNREPORTED_SECONDS
 
 TEAMS = st.sampled_from(["team-a", "team-b"])
@@ -20,6 +21,9 @@ WISHES = st.sampled_from([None, None, Tier.PREEMPTIBLE, Tier.GUARANTEED])
 COMES_BACK = NOTICE + LONGEST_GRACE + GRACE + BORROWING_SECONDS + UNREPORTED_SECONDS + 2 * HOLD_BACK + 60
 """Two evictions in a row, one under a limit and one on a node, every promise over, and that long behind the first in
 each team's line, where it waits for room that no borrower has."""
+
+GONE = UNACKNOWLEDGED_SECONDS + MARGIN_SECONDS + 10
+"""After so long nothing is left of pods deleted by force that no kubelet had, and the line was looked at."""
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 """To shrink a failure takes longer than a test may: each try lives through the minutes above. 25 steps can be read."""
@@ -52,6 +56,11 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(what=st.sampled_from(["schedule", "end_due", "release", "change_tiers", "reclaim"]))
     def go_on(self, what):
         getattr(self.field, what)()
+
+    @rule(teams=st.sampled_from([(), ("team-a",), ("team-a", "team-b")]))
+    def storm(self, teams):
+        self.field.storming = teams
+        self.field.repeat()
 
     @precondition(lambda self: self.field.pods)
     @rule(number=st.integers(0, 20), grace=st.sampled_from([0, GRACE, 10_000]))
@@ -97,5 +106,19 @@ def test_a_share_comes_back_from_borrowers(never):
     assert asks.is_gated
     assert field.starved() == [asks]
     field.live(COMES_BACK)
+    assert (field.starved(), asks.tier) == ([], "guaranteed")
+    assert asks.node is not None
+
+
+@pytest.mark.parametrize("own", [0, 2], ids=["nothing of it is used", "half of it is used"])
+def test_a_share_comes_back_from_pods_that_are_deleted_by_force_again_and_again(own):
+    field = Field(storming=("team-a",))
+    for _ in range(own):
+        field.create("team-b", 1)
+    field.live(30)
+    assert len(field.left) == 10 - own, "they use up the limit"
+    asks = field.create("team-b", 4 - own)
+    assert asks.is_gated
+    field.live(GONE)
     assert (field.starved(), asks.tier) == ([], "guaranteed")
     assert asks.node is not None

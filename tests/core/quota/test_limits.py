@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import ALICE, gpus, limit, pod, policy, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
@@ -12,7 +13,7 @@ from webhook.core.model.policy import Share
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import Account, has_guaranteed_room, tier_for, violations
+from webhook.core.quota.limits import MOST_LINGERING, Account, has_guaranteed_room, tier_for, violations
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 
 
@@ -63,3 +64,16 @@ def test_a_pod_is_guaranteed_while_the_shares_of_team_and_model_have_room(asked,
     assert has_guaranteed_room(gpus(asked), shared, book, A100) is want
     assert (tier_for(gpus(asked), shared, book, A100, requested=None) is Tier.GUARANTEED) is want
     assert tier_for(gpus(asked), shared, book, A100, requested=Tier.PREEMPTIBLE) is Tier.PREEMPTIBLE
+
+
+def test_a_team_of_which_too_many_pods_linger_gets_no_other_and_others_do():
+    place = world(policy(team(limit_=None), team("team-b")))
+    left = delete_by_force(place, *(resident(1, node="n0", is_acknowledged=False) for _ in range(MOST_LINGERING)))
+    refused = admit(pod(1), ALICE, place)
+    assert codes(refused) == [Code.TOO_MANY_FORCE_DELETED]
+    assert refused.reasons[0].text.startswith(
+        "team team-a: its nodes may still run 100 pods deleted by force, and at most 100 may be"
+    )
+    assert admitted(admit(pod(1, namespace="team-b"), ALICE, place))
+    place.drop_reservation(left[0].pod.uid)
+    assert admitted(admit(pod(1), ALICE, place))

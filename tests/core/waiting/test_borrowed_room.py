@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
 from webhook.core.admission.assessment import assess
 from webhook.core.model.policy import ReclaimRules
@@ -54,3 +55,14 @@ def test_a_pod_may_start_on_a_node_that_only_a_taint_keeps_it_off_for_now(key):
     assert may_ever_start(assessed, place)
     assert list(nodes_for(assessed, place)) == [], "and none is kept for it meanwhile"
     assert not may_ever_start(assess(pod(11), ALICE, place), place)
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["of all nodes", "of the node of before"])
+def test_what_a_pod_deleted_by_force_left_is_awaited_and_hides_no_borrower(is_first):
+    place = world(nodes=[node("n0")], residents=[resident(2, node="n0")])
+    delete_by_force(place, borrowed(4, "n0"))
+    room = BorrowedRoom(place, first="n0" if is_first else None)
+    assert room.node_for(assess(pod(6), ALICE, place)) is None, "no eviction makes that sooner"
+    place.set_pod(borrowed(4, "n0"))
+    room = BorrowedRoom(place, first="n0" if is_first else None)
+    assert room.node_for(assess(pod(6), ALICE, place)) == "n0", "it would wait for the borrower, too"

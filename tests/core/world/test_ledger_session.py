@@ -3,9 +3,9 @@
 from tests.core.support.make import gpus, resident
 from tests.core.support.replicas import A, Etcd, Replica, Write
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import GangId, Uid
+from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, InFlightCharge, LedgerRecord
+from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, InFlightCharge, LedgerRecord
 
 
 def test_a_lagging_watch_counts_folded_charges_until_it_has_seen_the_pods():
@@ -204,3 +204,23 @@ def test_a_view_shows_the_gang_of_room_that_is_kept_once_it_has_reached_its_char
     assert folded > charged
     assert [session.shows_gang_of(KEPT, reached) for reached in (folded - 1, folded)] == [False, True]
     assert session.shows_gang_of(KEPT, etcd.record_version - 1), "later writes that do not concern it do not matter"
+
+
+def test_of_what_pods_deleted_by_force_left_so_many_of_a_team_are_listed_and_the_next_once_those_end():
+    replica = Replica(Etcd())
+    left = [
+        InFlightCharge(resident(1, uid=f"{number}/lingers"), Charge(A, Tier.PREEMPTIBLE, gpus(1)), None, lingers=15)
+        for number in range(5)
+    ]
+    other = left[0]._replace(pod=resident(1, uid="b/lingers"), charge=left[0].charge._replace(team=TeamName("team-b")))
+    session = replica.ledger_session
+    for ended in ((), ("0/lingers",)):
+        for uid in ended:
+            session.note(Uid(uid), ENDED)
+        for _ in range(2):
+            session.carry_left([each for each in (*left, other) if each.pod.uid not in ended], most=2)
+            replica.fold()
+            replica.finish()
+        assert set(session.record.flights) == {"b/lingers", "1/lingers", "2/lingers" if ended else "0/lingers"}
+    assert session.is_mostly_of(A)
+    assert not session.is_mostly_of(TeamName("team-b"))

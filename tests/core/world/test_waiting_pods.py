@@ -149,4 +149,4 @@ def test_marked_pods_with_a_turn_keep_room_by_team():
     line.set(waiting("a", 2, keeps_room=True, foreign_gates=("x",)))
     line.discard(waiting("b").uid)
     assert (line.kept("team-a"), list(line.keeping())) == (0, [])
-    assert changed == ["team-a"] * 4
+    assert set(changed) == {"team-a"}

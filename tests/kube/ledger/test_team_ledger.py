@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.core.support import claims
 from tests.core.support.departments import department
+from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import demand, gpus, policy, resident, team, world
 from tests.core.support.make import pod as pod_
 from tests.core.support.waiting import waiting
@@ -148,6 +149,7 @@ def test_the_status_is_in_gpus():
         "inFlight": 0,
         "queued": 0,
         "queuedGpus": "",
+        "lingering": "",
     }
 
 
@@ -186,12 +188,35 @@ def test_the_size_of_an_entry_is_limited():
     )
     flight = InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(2)), None)
     body = encode(LedgerRecord({pod.uid: flight}), summary_of(A, world()), version=0)
-    assert len(body) < 5_000
+    assert len(body) < 2_000
     (found,) = decode(
         stored(encode(LedgerRecord({pod.uid: flight}), summary_of(A, world()), version=3))
     ).record.flights.values()
     assert (found.charge, found.pod.demand.gpus) == (flight.charge, gpus(2))
     assert ("nvidia.com/gpu", 2) in found.pod.demand.requests, "devices come first"
+
+
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+def test_what_a_pod_deleted_by_force_left_is_small_whatever_its_names_are(is_acknowledged):
+    place, name = world(), "x" * 253
+    large = {f"{name}/device-{number}": 1 for number in range(99)}
+    pod = resident(
+        demand=demand(2, **large),
+        uid="u" * 36,
+        namespace="y" * 63,
+        owner=Owner("K" * 63, name),
+        packed=pack({name: name}),
+        name=name,
+        node="n0",
+        is_acknowledged=is_acknowledged,
+    )
+    (left,) = delete_by_force(place, pod)
+    small = len(encode(LedgerRecord({}), summary_of(A, place), version=3))
+    body = encode(LedgerRecord({left.pod.uid: left}), summary_of(A, place), version=3)
+    assert len(body) - small < 900
+    [found] = decode(stored(body)).record.flights.values()
+    assert (found.charge, found.node, found.lingers) == (left.charge, left.node, left.lingers)
+    assert found.pod.is_terminating, "rules between pods do not count it"
 
 
 class Replica:

@@ -1,12 +1,14 @@
 """Which failed pods say that their node rejects pods, and which pods say that it does not."""
 
+import msgspec
 import pytest
 
 from tests import builders as b
 from tests.kube.support.created import struct
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.placement.rejecting_nodes import Rejection, Start
-from webhook.kube.pod.kubelet_outcomes import is_fault_of_node, to_rejection, to_start
+from webhook.kube.objects import objects
+from webhook.kube.pod.kubelet_outcomes import is_acknowledged, is_fault_of_node, to_rejection, to_start
 
 AT = "2026-01-01T00:00:10Z"
 SECONDS = 1_767_225_610
@@ -87,3 +89,18 @@ def test_a_start(phase, gpus, node, want):
     made = b.pod(node=node, gpus=gpus, phase=phase)
     made["status"]["startTime"] = AT
     assert to_start(struct(made)) == want
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        pytest.param(None, False, id="none"),
+        pytest.param({"phase": "Pending", "conditions": [{"type": "PodScheduled"}]}, False, id="bound"),
+        pytest.param({"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"}, True, id="begun"),
+        pytest.param({"phase": "Pending", "initContainerStatuses": [{"name": "c"}]}, True, id="an init container"),
+        pytest.param({"phase": "Running", "containerStatuses": [{"name": "c"}]}, True, id="a container"),
+    ],
+)
+def test_whether_a_kubelet_has_reported_a_pod(status, want):
+    manifest = {"metadata": {"name": "p"}, "spec": {"containers": [], "nodeName": "n"}, "status": status}
+    assert is_acknowledged(msgspec.json.decode(msgspec.json.encode(manifest), type=objects.Pod).status) is want

@@ -60,7 +60,7 @@ def test_a_force_deleted_pod_stays_charged(place):
     detector = BypassDetector(place, ShadowLabels(place), report=pytest.fail, linger=left.append)
     for uid, node in (("bound", "n0"), ("waiting", None)):
         detector.set_pod(resident(1, uid=uid, node=node))
-        detector.delete_pod(Uid(uid))
+        detector.delete_pod(Uid(uid), is_watched=True)
     assert [flight.pod.uid for flight in left] == ["bound/lingers"]
     assert place.usage(TeamName("team-a")).reserved == gpus(1)
 

@@ -24,6 +24,7 @@ from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import ENDED, InFlightCharge, LedgerDecision
 from webhook.core.quota.ledger_moves import department_of
+from webhook.core.quota.limits import MOST_LINGERING
 from webhook.core.world.ledger_session import LedgerSession
 from webhook.kube.ledger import team_ledger
 from webhook.kube.ledger.team_ledger import TeamLedger
@@ -37,6 +38,8 @@ MAX_CHARGES: Final = 500
 _log: Final = logging.getLogger("webhook.cluster.ledger.ledger")
 ELSEWHERE: Final = Retry(Reason(Code.RACE_LOST, "the ledger of the pod's team is being moved: try again"))
 """The answer to a request of a team whose charges go to another ledger: it is to be made there."""
+
+_FULL: Final = "team {team} fills its ledger with charges of pods that were not seen yet or are gone: try again"
 
 _DISCONNECTED: Final = Retry(Reason(Code.RACE_LOST, "the caller disconnected before the pod was charged: try again"))
 
@@ -123,8 +126,7 @@ class LedgerWriter:
 
     def write_lingering(self) -> None:
         """Write lingering charges to the object soon, so that other replicas and later ones count them."""
-        for flight in self.lingering.values():
-            self._session.carry(flight)
+        self._session.carry_left(self.lingering.values(), most=MOST_LINGERING)
         if self.lingering:
             self.wake()
 
@@ -316,6 +318,8 @@ class LedgerWriter:
             self._answer(request, decision)
         elif not self._context.homes.takes(self.team, flight.charge.team):
             self._answer(request, ELSEWHERE)
+        elif self._client.is_half_full and self._session.is_mostly_of(flight.charge.team):
+            self._answer(request, Retry(Reason(Code.LEDGER_FULL, _FULL, {"team": flight.charge.team})))
         else:
             self._follow_policy()
             request.admitted, request.charged = decision, flight.pod.uid

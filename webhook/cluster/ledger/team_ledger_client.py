@@ -46,12 +46,21 @@ def result_of(error: Exception, *, is_new: bool) -> Result:
     return Result.CONFLICT if error.is_conflict or (error.is_missing and not is_new) else Result.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TeamLedgerClient:
-    """Requests for one team's TeamLedger. All raise ClusterError, or ValueError for an object that is not readable."""
+    """Requests for one team's TeamLedger. All raise ClusterError, or ValueError for an object that is not readable.
+
+    `size` is that of the object in bytes, as it was written here last.
+    """
 
     connection: ApiConnection
     team: TeamName
+    size: int = 0
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether the object has more than half of the bytes that it may have."""
+        return self.size > MAX_LEDGER_BYTES // 2
 
     async def write(
         self, record: LedgerRecord, summary: TeamSummary, *, version: int, reader: RecordReader
@@ -62,7 +71,9 @@ class TeamLedgerClient:
         action = f"{verb} {TEAM_LEDGERS}"
         if len(body) > MAX_LEDGER_BYTES:
             raise ApiError(f"cannot {action}: {len(body):,} bytes are too many", status=_TOO_LARGE)
-        return decode(await self.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS))
+        found = decode(await self.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS))
+        self.size = len(body)
+        return found
 
     async def read(self, *, known: int) -> TeamLedger | None:
         """Return the current object, None if there is none. Raises RestoredError if it is older than the known one."""

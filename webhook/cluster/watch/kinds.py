@@ -33,6 +33,13 @@ class PodStore(Protocol[PodT_contra]):
         """Remove a pod that ended or was deleted."""
 
 
+class LosePod(Protocol):
+    """Receives a pod that is gone without an observed end; `is_watched` as in Lose."""
+
+    def __call__(self, uid: Uid, *, is_watched: bool) -> None:
+        """Remove the pod."""
+
+
 class Metadata(Protocol):
     """What identifies an object. `namespace` is "" where there are none."""
 
@@ -85,7 +92,7 @@ def pod_kind(
     store: PodStore[Translated],
     translate: Callable[[objects.Pod], Translated | None],
     *,
-    lose: Callable[[Uid], None] | None = None,
+    lose: LosePod | None = None,
     salvage: Callable[[objects.Pod | bytes], objects.Pod | None] | None = None,
     note: Callable[[objects.Pod], None] | None = None,
 ) -> WatchedKind[objects.Pod]:
@@ -115,7 +122,7 @@ def pod_kind(
         handle=lambda pod: pod.metadata.uid,
         apply=apply,
         remove=lambda uid: store.remove_pod(Uid(uid)),
-        lose=None if lose is None else lambda uid: lose(Uid(uid)),
+        lose=None if lose is None else lambda uid, *, is_watched: lose(Uid(uid), is_watched=is_watched),
         tracks_names=lose is not None,
         salvage=salvage,
     )

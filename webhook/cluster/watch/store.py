@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Generic
 
 from webhook.cluster.watch.watched_kind import T, WatchedKind
@@ -49,12 +50,13 @@ class ObjectStore(Generic[T]):
         """Remove an object that was deleted and return its key."""
         key = self._kind.key(item)
         if self._handles.get(key) in ("", self._kind.handle(item)):
-            self.forget(key)
+            self.forget(key, is_watched=True)
         return key
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: str, *, is_watched: bool = False) -> None:
         """Remove the object of a key, if there is one: it was deleted."""
-        self._remove(key, self._kind.lose or self._kind.remove)
+        lose = self._kind.lose
+        self._remove(key, self._kind.remove if lose is None else partial(lose, is_watched=is_watched))
 
     def _remove(self, key: str, remove: Callable[[str], None]) -> None:
         handle = self._handles.pop(key, None)

@@ -2,9 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Lose(Protocol):
+    """Receives the handle of an object that is gone; `is_watched`: nothing that it was before that was missed."""
+
+    def __call__(self, handle: str, *, is_watched: bool) -> None:
+        """Remove the object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +37,7 @@ class WatchedKind(Generic[T]):
     handle: Callable[[T], str]
     apply: Callable[[T], bool]
     remove: Callable[[str], None]
-    lose: Callable[[str], None] | None = None
+    lose: Lose | None = None
     """Called instead of `remove`, for kinds that treat a deletion differently."""
     params: Mapping[str, str] = field(default_factory=dict)
     """Query parameters of list and watch: selectors."""

@@ -8,6 +8,7 @@ from typing import Any
 from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.failures import disruption_kind, failure_kinds
 from webhook.cluster.watch.kinds import (
+    LosePod,
     PodStore,
     failed_pod_kind,
     ledger_kind,
@@ -41,9 +42,7 @@ Changed = Callable[[Any, str], None]
 """Receives an object that changed, None if it is removed, and its handle."""
 
 
-def world_kinds(
-    world: World, *, pods: PodStore[Resident], lose: Callable[[Uid], None] | None = None
-) -> tuple[WatchedKind[Any], ...]:
+def world_kinds(world: World, *, pods: PodStore[Resident], lose: LosePod | None = None) -> tuple[WatchedKind[Any], ...]:
     """Return what the server watches to keep a world; its pods go through `pods`, which may be the world itself.
 
     `lose` as in pod_kind; without it, failed pods are a kind of their own.
@@ -160,15 +159,16 @@ def followed(kind: WatchedKind[T], changed: Changed) -> WatchedKind[T]:
             changed(found, kind.handle(found))
         return is_kept
 
-    def removed(by: Callable[[str], None]) -> Callable[[str], None]:
-        def remove(handle: str) -> None:
-            by(handle)
-            changed(None, handle)
+    def remove(handle: str) -> None:
+        kind.remove(handle)
+        changed(None, handle)
 
-        return remove
+    def lose(handle: str, *, is_watched: bool) -> None:
+        if kind.lose is not None:
+            kind.lose(handle, is_watched=is_watched)
+        changed(None, handle)
 
-    lose = None if kind.lose is None else removed(kind.lose)
-    return replace(kind, apply=apply, remove=removed(kind.remove), lose=lose)
+    return replace(kind, apply=apply, remove=remove, lose=None if kind.lose is None else lose)
 
 
 def _opened(node: objects.Node) -> Node:

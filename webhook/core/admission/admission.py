@@ -94,7 +94,7 @@ def _as_created(assessed: Assessment) -> Assessment:
 
 
 def _admitted(assessed: Assessment, choice: ChargedChoice, world: World) -> Admit | Retry:
-    pod, (team, _, user, _) = assessed.pod, assessed.account
+    pod, (team, _, user, *_) = assessed.pod, assessed.account
     reasons, requested = _reasons_for(team.name), pod.requested_tier
     tier = choice.tier
     if tier is _GUARANTEED:

@@ -122,8 +122,7 @@ class Assessment(NamedTuple):
         """Return the tier that the pod would get on a GPU model, None for any."""
         if self.borrowed is not None:
             return _PREEMPTIBLE
-        team, usage, _, _ = self.account
-        pod = self.pod
+        team, usage, pod = self.account.team, self.account.usage, self.pod
         return tier_for(demand.gpus, team, usage, model, requested=pod.requested_tier if pod.tier_label else None)
 
     def model_refusal(self, demand: Demand, model: GpuModel) -> Reason | None:
@@ -187,7 +186,7 @@ def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = 
     team = tenancy.team or default_team(world.policy)
     if team is None:
         return _decided_early(pod, tenancy, user, Deny((unknown_team(pod.namespace, world.policy),)))
-    account = Account(team, world.usage(team.name), user, pod)
+    account = Account(team, world.usage(team.name), user, pod, world.waiting.is_in(pod.uid))
     request = Request(demand.gpus, demand.devices, world.policy.resources, world.now)
     rules = broken_rules(pod, world.policy)
     broken = violations(request, account) + rules

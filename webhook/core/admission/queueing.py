@@ -324,7 +324,7 @@ def _limit_cause(assessed: Assessment, *, is_borrowed: bool) -> Statement:
 
     `is_borrowed` is what is_kept_out_by_borrowers says.
     """
-    gpus, (team, usage, _, _) = assessed.request.gpus, assessed.account
+    gpus, (team, usage, *_) = assessed.request.gpus, assessed.account
     blocking = limits_in_the_way(assessed)
     if is_borrowed:
         return borrowed_limits(assessed, blocking, gpus)
@@ -342,8 +342,12 @@ def borrowed_limits(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus
     """
     held = tuple([_held(each, borrowed=_borrowed(each, assessed)) for each in blocking])
     back = max(_missing(each.taken + gpus, each.limit) for each in blocking)
+    facts: dict[str, Any] = {"held": held, "team": assessed.team.name, "back": back}
     words = "{held:and}; it is inside team {team}'s guaranteed share, so {back:GPUs} can be taken back"
-    return Statement(words, {"held": held, "team": assessed.team.name, "back": back})
+    if lingering := max((each.level or assessed.usage).lingering for each in blocking):
+        words += ", {lingering:gpus} as soon as nodes have ended pods that were deleted by force"
+        facts["lingering"] = min(back, lingering)
+    return Statement(words, facts)
 
 
 def over_limits(blocking: list[AppliedLimit], gpus: Units) -> Statement:

@@ -14,7 +14,8 @@ from webhook.core.world.world import World
 class TeamSummary(NamedTuple):
     """One team in GPU units. `borrowed` is its usage beyond the guaranteed share; `waiting` has no node yet.
 
-    `queued` is the number of pods that wait in line; they are charged nothing, and ask for `queued_gpus`.
+    `queued` is the number of pods that wait in line; they are charged nothing, and ask for `queued_gpus`. `lingering`
+    is the part of `reserved` that pods deleted by force left.
     """
 
     team: TeamName
@@ -27,6 +28,7 @@ class TeamSummary(NamedTuple):
     waiting: Units
     queued: int = 0
     queued_gpus: Units = 0
+    lingering: Units = 0
 
 
 def summary_of(name: TeamName, world: World) -> TeamSummary:
@@ -59,6 +61,7 @@ def department_summary(level: DepartmentUsage) -> TeamSummary:
         borrowed=max(0, level.total - share.guaranteed),
         preemptible=level.preemptible,
         waiting=level.waiting,
+        lingering=level.lingering,
     )
 
 
@@ -73,6 +76,7 @@ def _summary(team: Team, world: World) -> TeamSummary:
         borrowed=max(0, usage.total - team.gpus.guaranteed),
         preemptible=usage.preemptible,
         waiting=usage.waiting,
+        lingering=usage.lingering,
     )
 
 

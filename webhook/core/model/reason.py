@@ -17,6 +17,7 @@ class Code(StrEnum):
     USER_LIMIT_EXCEEDED = "UserLimitExceeded"
     GUARANTEED_SHARE_USED = "GuaranteedShareUsed"
     QUEUE_FULL = "QueueFull"
+    TOO_MANY_FORCE_DELETED = "TooManyForceDeleted"
     # other refusals
     UNKNOWN_TEAM = "UnknownTeam"
     INVALID_REQUEST = "InvalidRequest"
@@ -40,6 +41,7 @@ class Code(StrEnum):
     MUTATION_MISSING = "MutationMissing"
     RACE_LOST = "RaceLost"
     LEDGER_UNAVAILABLE = "LedgerUnavailable"
+    LEDGER_FULL = "LedgerFull"
     PRIORITY_CLASS_UNKNOWN = "PriorityClassUnknown"
     CLAIM_UNKNOWN = "ClaimUnknown"
     # admitted
@@ -96,7 +98,7 @@ LIMITS: Final = frozenset(
     }
 )
 """The codes of limits that other pods use up."""
-LIMIT_CODES: Final = LIMITS | {Code.POD_LIMIT_EXCEEDED, Code.QUEUE_FULL}
+LIMIT_CODES: Final = LIMITS | {Code.POD_LIMIT_EXCEEDED, Code.QUEUE_FULL, Code.TOO_MANY_FORCE_DELETED}
 """The codes of all limits: their texts have the prefix on which controllers retry."""
 NO_ROOM: Final = frozenset({Code.NO_ROOM_NOW, Code.POOL_FULL})
 """The codes of nodes that other pods use up."""

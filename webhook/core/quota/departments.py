@@ -23,6 +23,8 @@ class DepartmentUsage:
         "department",
         "guaranteed",
         "kept",
+        "lingered",
+        "lingering",
         "reserved",
         "waiting",
     )
@@ -37,6 +39,8 @@ class DepartmentUsage:
         self.reserved: Units = 0
         self.guaranteed: Units = 0
         self.waiting: Units = 0
+        self.lingering: Units = 0
+        self.lingered: Units = 0  # the same, with those of teams whose charges ended a moment ago
 
     @property
     def total(self) -> Units:
@@ -64,6 +68,7 @@ class DepartmentUsage:
         is_reserved: bool,
         is_waiting: bool,
         is_guaranteed: bool,
+        is_lingering: bool = False,
     ) -> None:
         """Add a charge of a team, or (negative `gpus`) subtract it."""
         self.changes += 1
@@ -77,6 +82,8 @@ class DepartmentUsage:
                 del self._by_model[charge.model]
         if is_reserved:
             self.reserved += gpus
+        if is_lingering:
+            self.lingering += gpus
         if is_waiting:
             self.waiting += gpus
         if is_guaranteed:

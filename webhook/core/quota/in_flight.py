@@ -34,6 +34,11 @@ class InFlightCharge(NamedTuple):
     takes_back: bool = False
 
     @property
+    def is_left(self) -> bool:
+        """Whether it is what a pod deleted by force left."""
+        return bool(self.lingers) and not self.until
+
+    @property
     def is_promotion(self) -> bool:
         """Whether it promotes a running pod, and ends with the change of its label, not with the pod's appearance."""
         return self.charge.tier is Tier.GUARANTEED and self.pod.tier_label == Tier.PREEMPTIBLE

@@ -60,13 +60,15 @@ def violation(
     room: Units,
     holders: Sequence[Holder] | None,
     reserved: Units | None = None,
+    lingering: Units = 0,
     kept: Units = 0,
     wait: Statement = WAIT,
 ) -> Statement:
     """Return which limit is broken and what to do; `holders` is None where waiting cannot help.
 
-    `reserved` is the part of `taken` that pods in creation hold, None if not known. `kept` is room besides that waiting
-    pods inside their guaranteed shares get first. `wait` is the advice if nothing is left.
+    `reserved` is the part of `taken` that pods in creation hold, None if not known, and `lingering` the part of that
+    which pods deleted by force left. `kept` is room besides that waiting pods inside their guaranteed shares get first.
+    `wait` is the advice if nothing is left.
     """
     facts: dict[str, Any] = {"subject": subject, "requested": request.gpus, "limit": limit}
     words = "{subject}: requested {requested:gpus}"
@@ -83,6 +85,9 @@ def violation(
     if reserved is not None:
         words += ", reserved {reserved:gpus}"
         facts["reserved"] = reserved
+        if lingering:
+            words += " ({lingering:gpus} of pods deleted by force)"
+            facts["lingering"] = lingering
     if kept:
         words += ", kept for pods inside their guaranteed shares {kept:gpus}"
         facts["kept"] = kept

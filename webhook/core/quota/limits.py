@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.amount import UNLIMITED, Limit, Units, Unlimited, exceeds
 from webhook.core.model.names import ANY_MODEL, GpuModel, User
-from webhook.core.model.pod import Pod, Resident
+from webhook.core.model.pod import Handling, Pod, Resident
 from webhook.core.model.policy import Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.statement import Statement
@@ -20,17 +20,23 @@ from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS, WAIT, Request, violation
 from webhook.core.quota.usage import TeamUsage
 
+MOST_LINGERING: Final = 100
+"""Pods deleted by force that nodes may still run, of one team: its ledger lists no more of them, and while there are as
+many, the team gets no other pod. So what a ledger does not list lets no team exceed its limit."""
+
 _WAIT_FOR_TEAMS: Final = Statement("wait until a pod of one of these teams ends")
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
+_NODE_NAME: Final = Handling.NODE_NAME
 
 
 class Account(NamedTuple):
-    """What a request is charged to: the team, its usage, the user if known, and the requesting pod."""
+    """What a request is charged to: the team, its usage, the user if known, and the pod, with whether it is in line."""
 
     team: Team
     usage: TeamUsage
     user: User | None
     pod: Pod | Resident
+    is_in_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class AppliedLimit:
             room=room,
             holders=holders,
             reserved=self._reserved(usage),
+            lingering=(self.level or usage).lingering,
             kept=self.kept,
             wait=WAIT if self.level is None else _WAIT_FOR_TEAMS,
         )
@@ -94,7 +101,7 @@ class AppliedLimit:
 
 def violations(request: Request, account: Account) -> tuple[Reason, ...]:
     """Return every limit per pod, user, team and department that a request breaks."""
-    gpus, (team, usage, user, _) = request.gpus, account
+    gpus, (team, usage, user, *_) = request.gpus, account
     per_pod, limit, per_user = team.per_pod, team.gpus.limit, team.per_user
     if not (  # most limits are unlimited: a call for each costs more than all comparisons
         (per_pod is not UNLIMITED and gpus > per_pod)
@@ -102,22 +109,37 @@ def violations(request: Request, account: Account) -> tuple[Reason, ...]:
         or (per_user is not UNLIMITED and user is not None and usage.user(user) + gpus > per_user)
         or (usage.levels and any(exceeds(each.total + gpus, each.department.gpus.limit) for each in usage.levels))
         or must_leave_kept_room(gpus, account)
+        or usage.lingering_pods >= MOST_LINGERING
     ):
         return ()
-    held = applied_limits(account)
+    held, many = applied_limits(account), _too_many_lingering(account)
     broken = [applied for applied in held if applied.is_exceeded_by(gpus)]
     if not broken:  # what is kept leaves enough room
-        return ()
+        return many
     room = min(
         applied.limit - applied.taken - applied.kept for applied in held if not isinstance(applied.limit, Unlimited)
     )
-    return tuple(applied.violation(request, usage, room=room) for applied in broken)
+    return (*[applied.violation(request, usage, room=room) for applied in broken], *many)
+
+
+def _too_many_lingering(account: Account) -> tuple[Reason, ...]:
+    """Return the refusal of a team of which nodes may still run too many pods that were deleted by force."""
+    if account.usage.lingering_pods < MOST_LINGERING:
+        return ()
+    words = (
+        "team {team}: its nodes may still run {pods:pod} deleted by force, and at most {most} may be; wait until their "
+        "grace periods are over, and delete pods with --grace-period=1 instead: their nodes report the end"
+    )
+    facts = {"team": account.team.name, "pods": account.usage.lingering_pods, "most": MOST_LINGERING}
+    return (Reason(Code.TOO_MANY_FORCE_DELETED, words, facts),)
 
 
 def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
     """Return the limits per pod, of the team, of the departments above it, and per user if the user is known."""
-    team, usage, user, pod = account
-    leaves_kept = must_leave_kept_room(pod.demand.gpus, account)
+    team, usage, user, pod, _ = account
+    leaves_kept, apart = must_leave_kept_room(pod.demand.gpus, account), None
+    if leaves_kept and pod.handling is not _NODE_NAME and _is_inside_share(pod.demand.gpus, account):
+        apart = team.name
     held = (
         AppliedLimit(
             Code.POD_LIMIT_EXCEEDED,
@@ -132,9 +154,14 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
             Statement("team {team}", {"team": team.name}),
             team.gpus.limit,
             usage.total,
-            kept=usage.kept.total if leaves_kept else 0,
+            kept=usage.kept.to_leave(usage.lingered, apart=apart) if leaves_kept else 0,
         ),
-        *[_applied_department_limit(level, kept=level.kept.total if leaves_kept else 0) for level in usage.levels],
+        *[
+            _applied_department_limit(
+                level, kept=level.kept.to_leave(level.lingered, apart=apart) if leaves_kept else 0
+            )
+            for level in usage.levels
+        ],
     )
     if user is None:
         return held
@@ -143,15 +170,27 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
 
 
 def must_leave_kept_room(gpus: Units, account: Account) -> bool:
-    """Whether some room is kept under the limits of a pod that would borrow: it is not for pods that do."""
-    team, usage, _, pod = account
-    if not usage.kept.teams:
+    """Whether some room is kept under the limits of a pod that would borrow: it is not for pods that do.
+
+    A pod that is not in line is like one if its team's pods deleted by force left so much that the share would not hold
+    that, too: it leaves what is kept for other teams. One that names its node, which passes the line, leaves all then.
+    """
+    _, usage, _, pod, is_in_line = account
+    if not (usage.kept.teams or (usage.lingered and usage.kept.lines)):
         for level in usage.levels:  # one or two, mostly: a loop costs a third of `any`
-            if level.kept.teams:
+            if level.kept.teams or (level.lingered and level.kept.lines):
                 break
         else:
             return False
-    return pod.requested_tier is _PREEMPTIBLE or not has_guaranteed_room(gpus, team, usage, None)
+    lingered = 0 if is_in_line else usage.lingered
+    is_ahead = bool(lingered) and pod.handling is _NODE_NAME
+    return is_ahead or not _is_inside_share(gpus + lingered, account)
+
+
+def _is_inside_share(gpus: Units, account: Account) -> bool:
+    """Whether a pod does not borrow: it does not ask to, and its team's share has room."""
+    is_by_choice = account.pod.requested_tier is _PREEMPTIBLE
+    return not is_by_choice and has_guaranteed_room(gpus, account.team, account.usage, None)
 
 
 def applied_model_limits(team: Team, usage: TeamUsage) -> tuple[AppliedLimit, ...]:

@@ -46,6 +46,11 @@ class UsageEntry:
     created: int = 0
 
     @property
+    def lingers(self) -> bool:
+        """Whether it is what a pod deleted by force left: its node may still run it."""
+        return self.is_reserved and self.is_leaving
+
+    @property
     def counts_as_guaranteed(self) -> bool:
         """Whether it counts against the guaranteed share."""
         return self.charge.tier is Tier.GUARANTEED or self.is_unlabeled
@@ -71,6 +76,9 @@ class TeamUsage:
         "guaranteed",
         "kept",
         "levels",
+        "lingered",
+        "lingering",
+        "lingering_pods",
         "reserved",
         "total",
         "waiting",
@@ -93,6 +101,9 @@ class TeamUsage:
         self.reserved: Units = 0
         self.guaranteed: Units = 0
         self.waiting: Units = 0
+        self.lingering: Units = 0  # of pods that were deleted by force, a part of what is reserved
+        self.lingering_pods = 0
+        self.lingered: Units = 0  # the same, with those whose charges ended a moment ago
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -147,13 +158,20 @@ class TeamUsage:
         names = islice(self._revisions.get(holder.rpartition("-")[0], ()), _REVISIONS)
         return [(name, self._details[name].gpus) for name in names if name != holder]
 
-    def keep_room(self, team: TeamName, gpus: Units, *, share: Units) -> None:
+    def keep_room(self, team: TeamName, gpus: Units, *, line: Units, share: Units) -> None:
         """Keep room of the team's limit, and of those above it, for waiting pods of so many units (0: none).
 
-        `share` is the team's guaranteed share: no more is kept than what is left of it.
+        `line` are the units of all of its pods in line: for them only what deleted pods leave is kept. `share` is the
+        team's guaranteed share: no more is kept than what is left of it.
         """
         for kept in (self.kept, *(level.kept for level in self.levels)):
-            kept.set(team, gpus, share=share, usage=self)
+            kept.set(team, gpus, line=line, share=share, usage=self)
+
+    def linger(self, gpus: Units) -> None:
+        """Add so many units to what pods deleted by force hold, or (negative) held until a moment ago."""
+        self.lingered += gpus
+        for level in self.levels:
+            level.lingered += gpus
 
     def emptied(self) -> "TeamUsage":
         """Return the usage of the same team if neither it nor any other held anything."""
@@ -197,7 +215,7 @@ class TeamUsage:
         self.changes += 1
         self.total += gpus
         if entry.is_reserved:
-            self.reserved += gpus
+            self._add_reserved(entry, gpus, sign)
         if entry.is_waiting:
             self.waiting += gpus
         counts_as_guaranteed = entry.counts_as_guaranteed
@@ -215,6 +233,7 @@ class TeamUsage:
                 charge,
                 gpus,
                 is_reserved=entry.is_reserved,
+                is_lingering=entry.lingers,
                 is_waiting=entry.is_waiting,
                 is_guaranteed=counts_as_guaranteed,
             )
@@ -225,6 +244,13 @@ class TeamUsage:
                 self._rankings = None
             else:
                 self._rankings.add(entry, gpus)
+
+    def _add_reserved(self, entry: UsageEntry, gpus: Units, sign: int) -> None:
+        self.reserved += gpus
+        if entry.lingers:
+            self.lingering += gpus
+            self.lingering_pods += sign
+            self.linger(gpus)
 
     def _set_revision(self, holder: str, *, is_there: bool) -> None:
         if _REPLICA_SET not in holder:

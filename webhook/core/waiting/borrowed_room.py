@@ -1,6 +1,6 @@
 """Room that reclaim could make: what preemptible pods hold, and what the nodes of a pod have free and in all."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment
@@ -30,7 +30,8 @@ class BorrowedRoom:
     Whether the evictor finds victims at once depends on more (minimum runtimes, budgets, notice). A pod that is
     charged for room that it can take back waits for that, inside its guaranteed share. `is_paced` says of which teams
     so many wait for it that the next follow later. `first` is a node that serves if it can still hold the pod: then no
-    others are counted.
+    others are counted. A pod waits for what pods deleted by force leave, where nothing else is in its way: no eviction
+    ends that sooner.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class BorrowedRoom:
         self._world = world
         self._first = first
         self._held: dict[NodeName, dict[ResourceName, int]] | None = None
+        self._left: dict[NodeName, dict[ResourceName, int]] = {}  # the part of pods that were deleted by force
 
     def node_for(self, assessed: Assessment) -> NodeName | None:
         """Return the node that would have the devices of a pod free if borrowing pods on it were evicted; None if none.
@@ -57,12 +59,23 @@ class BorrowedRoom:
 
     def _can_hold(self, name: NodeName, demand: Demand) -> bool:
         held: dict[ResourceName, int] = {}
+        left: dict[ResourceName, int] = {}
         for pod in self._world.pods_on(name):
-            charge = self._world.charge_of(pod.uid)
-            if charge is not None and charge.tier is Tier.PREEMPTIBLE:
+            entry = self._world.entry_of(pod.uid)
+            if entry is not None and entry.charge.tier is Tier.PREEMPTIBLE:
                 self._add(held, pod)
-        free = self._world.fleet.free
-        return all(free(name, resource) + held.get(resource, 0) >= amount for resource, amount in demand.held)
+                if entry.lingers:
+                    self._add(left, pod)
+        return self._serves(name, demand, held, left)
+
+    def _serves(
+        self, name: NodeName, demand: Demand, held: Mapping[ResourceName, int], left: Mapping[ResourceName, int]
+    ) -> bool:
+        """Whether a node could hold a pod once borrowing pods are evicted, and not by waiting alone."""
+        free, devices = self._world.fleet.free, demand.held
+        if not all(free(name, resource) + held.get(resource, 0) >= amount for resource, amount in devices):
+            return False
+        return not left or any(free(name, resource) + left.get(resource, 0) < amount for resource, amount in devices)
 
     def _best_node(self, demand: Demand, slots: int) -> NodeName | None:
         fleet, devices = self._world.fleet, demand.held
@@ -71,9 +84,7 @@ class BorrowedRoom:
         found: list[tuple[int, NodeName]] = []
         for name in fleet.names_of(slots):
             held = self._held.get(name)
-            if held is not None and all(
-                fleet.free(name, resource) + held.get(resource, 0) >= amount for resource, amount in devices
-            ):
+            if held is not None and self._serves(name, demand, held, self._left.get(name, _NOTHING)):
                 missing = sum(max(0, amount - fleet.free(name, resource)) for resource, amount in devices)
                 found.append((missing, name))
         return min(found)[1] if found else None
@@ -97,9 +108,11 @@ class BorrowedRoom:
     def _count(self) -> dict[NodeName, dict[ResourceName, int]]:
         held: dict[NodeName, dict[ResourceName, int]] = {}
         for uid in self._borrowers():
-            pod = self._world.pod(uid)
+            pod, entry = self._world.pod(uid), self._world.entry_of(uid)
             if pod is not None and pod.node is not None:
                 self._add(held.setdefault(pod.node, {}), pod)
+                if entry is not None and entry.lingers:
+                    self._add(self._left.setdefault(pod.node, {}), pod)
         return held
 
     def _add(self, held: dict[ResourceName, int], pod: Resident) -> None:

@@ -23,6 +23,7 @@ from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
+from webhook.core.quota.kept_room import EndedCharges
 from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.pod_index import PodIndex, PodPlace, PodRecord
@@ -53,6 +54,7 @@ class ChargedPods:
         self.pods = PodIndex(pod_counts)
         self.usage: dict[TeamName, TeamUsage] = {}
         self.departments: dict[DepartmentName, DepartmentUsage] = {}
+        self.ended = EndedCharges()
         self._promotions: dict[Uid, Evidence] = {}
         self._kinds: dict[Uid, _Kind] = {}  # of pods whose nodes said something else before
         self._policy = policy
@@ -141,6 +143,14 @@ class ChargedPods:
         self._take_off(uid)
         self._kinds.pop(uid, None)
         self.recount(self.claims.leave(uid))
+
+    def end_reservation(self, uid: Uid, *, now: int) -> None:
+        """Remove a reservation; what a pod deleted by force left is kept for those in line for a moment."""
+        usage = self.usage.get(self.pods[uid].team)
+        entry = None if usage is None else usage.get(uid)
+        if usage is not None and entry is not None and entry.lingers:
+            self.ended.add(usage, entry.charge.gpus, now=now)
+        self.remove(uid)
 
     def recount(self, uids: Iterable[Uid]) -> None:
         """Resolve the demand again of pods whose claims changed, or that are no longer charged for shared claims."""

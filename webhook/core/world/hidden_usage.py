@@ -30,16 +30,22 @@ class Totals(NamedTuple):
 
 
 class Unnamed(NamedTuple):
-    """What stands for the pods and nodes that a viewer may not list: the sums of teams, and the anonymous world."""
+    """What stands for the pods and nodes that a viewer may not list: the sums of teams, and the anonymous world.
+
+    `left` is what pods deleted by force left, which nobody can list.
+    """
 
     totals: tuple[Totals, ...] = ()
     world: AnonymousWorld | None = None
+    left: tuple[InFlightCharge, ...] = ()
 
     def fill(self, world: World) -> None:
         """Add it to a world with all that the viewer may list. Raises ValueError as AnonymousWorld.fill does.
 
         The sums are newer than the anonymous world: its pods beyond them have ended since, or have a name by now.
         """
+        for flight in self.left:
+            world.assume(flight)
         if self.world is not None:
             self.world.fill(world)
             for each in self.totals:

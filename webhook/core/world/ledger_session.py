@@ -8,10 +8,11 @@ A charge is drafted as soon as its pod is judged, also during a write. The draft
 made from: a version that another process wrote ends it, and its pods are judged again.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
-from webhook.core.model.names import Namespace, Uid
+from webhook.core.model.names import Namespace, TeamName, Uid
 from webhook.core.quota.in_flight import (
     EMPTY_LEDGER_RECORD,
     UNSEEN,
@@ -168,6 +169,19 @@ class LedgerSession:
         """Add a charge without a waiting request to the next writes, until one of them succeeds."""
         if flight.pod.uid not in self.record.flights:
             self._carried[flight.pod.uid] = flight
+
+    def carry_left(self, flights: Iterable[InFlightCharge], *, most: int) -> None:
+        """Add what pods deleted by force left to the next writes, so that at most so many of a team are listed."""
+        listed = Counter(each.charge.team for each in self.record.flights.values() if each.is_left)
+        for flight in flights:
+            if flight.pod.uid not in self.record.flights and listed[flight.charge.team] < most:
+                listed[flight.charge.team] += 1
+                self.carry(flight)
+
+    def is_mostly_of(self, team: TeamName) -> bool:
+        """Whether a team has its part of the listed charges, or more."""
+        listed = Counter(each.charge.team for each in self.record.flights.values())
+        return listed[team] * len(listed) >= listed.total()
 
     def withdraw(self, uid: Uid, *, if_still: Callable[[], bool] = _always) -> None:
         """Take back a charge that will certainly not take effect; `if_still` is asked at each write."""

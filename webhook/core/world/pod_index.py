@@ -39,7 +39,7 @@ class PodRecord:
             holder=holder_of(self.pod.namespace, self.pod.name, self.pod.owner),
             is_reserved=self.is_reserved,
             is_unlabeled=self.pod.tier_label not in TIERS,
-            is_waiting=self.pod.node is None,
+            is_waiting=self.pod.node is None and not self.pod.is_terminating,
             is_leaving=self.pod.is_terminating,
             created=self.pod.created,
         )

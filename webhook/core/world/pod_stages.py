@@ -95,6 +95,7 @@ class PodStages:
     def tick(self, now: int) -> None:
         """Set the time, in seconds of Unix time; the first time concerns every pod that depends on it."""
         is_first, self._now = not self._now, now
+        self._charged.ended.tick(now)
         self.refresh([*self._promises.all(), *self._deleted] if is_first else self._due(now))
 
     def next_due(self) -> int | None:

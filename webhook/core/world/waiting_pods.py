@@ -62,11 +62,11 @@ class WaitingPod:
 class WaitingPods:
     """Waiting pods by UID and by team, and those that were let in and are not seen yet.
 
-    `on_change` and `on_pod` are called with the UID of each pod that changed, `on_kept` with a team whose pods with
-    `keeps_room` changed; a charged pod keeps none (`is_charged`), since its charge has it. `wanted` are the nodes for
-    which some wait that could not start for lack of room when they were last judged, None for all nodes: back-fill
-    there must stay evictable. `expected` are pods of gangs that are made only once others of them run, and are judged
-    with those.
+    `on_change` and `on_pod` are called with the UID of each pod that changed, `on_kept` with a team whose pods ask for
+    other amounts, or keep other room by `keeps_room`; a charged pod keeps none (`is_charged`), since its charge has it.
+    `wanted` are the nodes for which some wait that could not start for lack of room when they were last judged, None
+    for all nodes: back-fill there must stay evictable. `expected` are pods of gangs that are made only once others of
+    them run, and are judged with those.
     """
 
     def __init__(self) -> None:
@@ -165,6 +165,8 @@ class WaitingPods:
         self._by_team.setdefault(pod.team, {})[pod.uid] = pod
         change = pod.pod.demand.gpus - (0 if before is None else before.pod.demand.gpus)
         self._gpus[pod.team] = self._gpus.get(pod.team, 0) + change
+        if change:
+            self.on_kept(pod.team)
         if pod.pod.gang is not None:
             self._by_gang.setdefault(pod.pod.gang.id, {})[pod.uid] = pod
         self.keep_room(pod.uid)
@@ -208,6 +210,7 @@ class WaitingPods:
         drop_member(self._by_team, pod.team, pod.uid)
         if pod.team not in self._by_team:
             del self._gpus[pod.team]
+        self.on_kept(pod.team)
         if pod.pod.gang is not None:
             drop_member(self._by_gang, pod.pod.gang.id, pod.uid)
 

@@ -350,7 +350,7 @@ class World:
         self._assumed.pop(uid, None)
         record = self._pods.get(uid)
         if record is not None and record.is_reserved:
-            self._charged.remove(uid)
+            self._charged.end_reservation(uid, now=self.now)
             self.rejecting_nodes.give_up(record.node, record.pod.namespace, uid)
         self.waiting.keep_room(uid)
 
@@ -390,7 +390,8 @@ class World:
         """Keep room under a team's limits for those of its waiting pods that reclaim makes it for."""
         found, usage = self.policy.team(team), self._usage.get(team)
         if found is not None and usage is not None:
-            usage.keep_room(team, self.waiting.kept(team), share=found.gpus.guaranteed)
+            line = self.waiting.gpus(team)
+            usage.keep_room(team, self.waiting.kept(team), line=line, share=found.gpus.guaranteed)
 
     def _track(self) -> None:
         self.fleet.count_replicas(is_counted=self.policy.counts_replicas)

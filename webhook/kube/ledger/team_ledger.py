@@ -47,9 +47,12 @@ _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
 MAX_LEDGER_BYTES: Final = 1_000_000
 """The largest object that is written: etcd's limit is 1.5 MiB. A few thousand charges, in flight for about a second."""
 
-_MAX_CHARACTERS: Final = 1_000
+_MAX_CHARACTERS: Final = 300
 """Limit for each of an entry's labels, its requests (devices first) and its owner: tenants choose them, and a team has
 one object for all. None of them is needed for the team's usage."""
+
+_MAX_LEFT: Final = 100
+"""The same for the names in an entry that stays for minutes, of a pod that was deleted by force."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -115,6 +118,7 @@ class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     in_flight: int = 0
     queued: int = 0
     queued_gpus: str = ""
+    lingering: str = ""
 
 
 class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -144,6 +148,12 @@ def reclaiming(found: TeamLedger) -> dict[Uid, InFlightCharge]:
     """Return the charges of pods that keep their gate until reclaim has made their room. Raises ValueError."""
     entries = (entry for entry in found.ledger.in_flight if entry.reclaims)
     return {entry.uid: _flight(entry, TeamName(entry.team or found.team)) for entry in entries}
+
+
+def left_by_deleted(found: object) -> dict[Uid, InFlightCharge]:
+    """Return what pods deleted by force left, of a TeamLedger as JSON. Raises ValueError."""
+    ledger = msgspec.convert(found, TeamLedger)
+    return {uid: flight for uid, flight in ledger.record.flights.items() if flight.is_left}
 
 
 class RecordReader:
@@ -246,6 +256,7 @@ def status_of(summary: TeamSummary, *, in_flight: int) -> Status:
         in_flight=in_flight,
         queued=summary.queued,
         queued_gpus=format_gpus(summary.queued_gpus) if summary.queued else "",
+        lingering=format_gpus(summary.lingering) if summary.lingering else "",
     )
 
 
@@ -258,23 +269,23 @@ def object_name(team: TeamName) -> str:
 
 
 def _entry(flight: InFlightCharge, ledger: TeamName) -> Entry:
-    pod, charge = flight.pod, flight.charge
+    pod, charge, longest = flight.pod, flight.charge, _MAX_LEFT if flight.is_left else _MAX_CHARACTERS
     gpus, rest = divmod(charge.gpus, 1)
     demand = pod.demand.own or pod.demand if pod.claims else pod.demand
     return Entry(
         uid=pod.uid,
         ns=pod.namespace,
-        name=pod.name,
+        name=pod.name[:longest],
         gpus=int(gpus),
         tier=charge.tier,
         rest=str(rest) if rest else "",
-        requests=_truncated((*demand.devices, *demand.requests)),
+        requests=_truncated((*demand.devices, *demand.requests)) if not flight.is_left or flight.node else {},
         label=pod.tier_label,
         model=charge.model,
         user=charge.user,
         node=flight.node,
         bound=pod.node,
-        owner=f"{pod.owner.kind}/{pod.owner.name}"[:_MAX_CHARACTERS] if pod.owner is not None else None,
+        owner=f"{pod.owner.kind}/{pod.owner.name}"[:longest] if pod.owner is not None else None,
         labels=_truncated(pod.labels.items()),
         lingers=flight.lingers,
         team="" if charge.team == ledger else charge.team,
@@ -327,6 +338,7 @@ def _flight(entry: Entry, team: TeamName) -> InFlightCharge:
         team_label=team if entry.label is not None else None,
         tier_label=entry.label,
         user=entry.user,
+        is_terminating=bool(entry.lingers) and not entry.until,
         packed=pack(entry.labels) if entry.labels else NO_LABELS,
         gang=GangId(entry.gang) if entry.gang else None,
     )

@@ -29,6 +29,7 @@ def team_ledger_crd() -> _Json:
         *(column(name, f".status.{field}") for name, field in _COLUMNS),
         column("In line", ".status.queued", kind="integer"),
         column("GPUs in line", ".status.queuedGpus", priority=1),
+        column("Lingering", ".status.lingering", priority=1),
         column("In flight", ".status.inFlight", kind="integer", priority=1),
         column("Folded", ".ledger.folded", priority=1),
         column("Age", ".metadata.creationTimestamp", kind="date"),
@@ -69,6 +70,7 @@ def _schema() -> _Json:
                 "description": "Pods that wait in line; they are charged nothing.",
             },
             "queuedGpus": text,
+            "lingering": {**text, "description": "The part of reserved that pods deleted by force left."},
         },
         "x-kubernetes-map-type": "atomic",
     }

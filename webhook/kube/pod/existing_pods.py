@@ -18,6 +18,7 @@ from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.pod.constraints import read_anti_affinity, read_placement, read_slices
 from webhook.kube.pod.demands import read_demand
 from webhook.kube.pod.gangs import gang_id
+from webhook.kube.pod.kubelet_outcomes import is_acknowledged
 from webhook.kube.pod.pods import (
     ENDED_PHASES,
     claim_refs,
@@ -142,6 +143,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         idle_since=unix_seconds(annotations.get(keys.IDLE_SINCE, "")),
         replica=replica_of(metadata, controller, namespace),
         is_ready=is_ready(pod.status),
+        is_acknowledged=is_acknowledged(pod.status),
     )
 
 

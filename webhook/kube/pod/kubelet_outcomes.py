@@ -61,6 +61,14 @@ def to_start(pod: objects.Pod) -> Start | None:
     return Start(NodeName(intern(spec.node_name)), namespace, unix_seconds(status.start_time), status.start_time)
 
 
+def is_acknowledged(status: objects.PodStatus | None) -> bool:
+    """Whether a kubelet has reported anything of a pod: its first report, before any container starts, has the time.
+
+    Source: kubernetes 1.37, pkg/kubelet: kubelet.go (SyncPod), status/status_manager.go (updateStatusInternal).
+    """
+    return status is not None and bool(status.start_time or status.container_statuses or status.init_container_statuses)
+
+
 def is_fault_of_node(phase: str, reason: str) -> bool:
     """Whether a pod ended because its node rejected it, for a reason that is the node's."""
     return phase == "Failed" and _is_fault(reason)

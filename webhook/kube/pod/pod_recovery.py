@@ -32,7 +32,7 @@ def recovered_pod(found: objects.Pod | bytes) -> objects.Pod | None:
             **{part: _containers(spec.get(part)) for part in ("containers", "initContainers")},
             "nodeName": spec["nodeName"] if isinstance(spec.get("nodeName"), str) else "",
         },
-        "status": {"phase": str(_mapping(whole.get("status")).get("phase", ""))},
+        "status": {key: str(_mapping(whole.get("status")).get(key) or "") for key in ("phase", "startTime")},
     }
     return msgspec.convert(made, objects.Pod) if "uid" in made["metadata"] else None
 
@@ -50,7 +50,9 @@ def _with_amounts(pod: objects.Pod) -> objects.Pod:
     kept = (
         None
         if status is None
-        else objects.PodStatus(status.phase, resource_claim_statuses=status.resource_claim_statuses)
+        else objects.PodStatus(
+            status.phase, start_time=status.start_time, resource_claim_statuses=status.resource_claim_statuses
+        )
     )
     return objects.Pod(pod.metadata, spec, kept)
 

@@ -42,9 +42,12 @@ class BypassDetector:
         """Remove a pod."""
         self._shadow_labels.remove_pod(uid)
 
-    def delete_pod(self, uid: Uid) -> None:
-        """Remove a pod that was deleted before its end was seen: GPUs that its node may still use stay charged."""
-        charge = lingering(uid, self._world)
+    def delete_pod(self, uid: Uid, *, is_watched: bool) -> None:
+        """Remove a pod that was deleted before its end was seen: GPUs that its node may still use stay charged.
+
+        `is_watched` as in `lingering`.
+        """
+        charge = lingering(uid, self._world, is_watched=is_watched)
         self.remove_pod(uid)
         if charge is not None:
             self._world.assume(charge)
