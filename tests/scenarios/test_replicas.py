@@ -135,3 +135,18 @@ def test_a_pod_that_bypasses_the_webhook_is_charged_and_gets_an_event(cluster):
         wait_for(cluster, lambda: fairgate.metric("fairgate_bypassing_pods_total") >= 1, what="it is counted")
         log = cluster.processes.log(fairgate.replicas[0].name, lines=400)
         assert f'"event":"pod bypassed the webhook","team":"a","holder":"{fairgate.team_a}/Pod/past-' in log
+
+
+def test_a_job_starts_as_many_pods_as_have_room_whichever_replica_was_asked(cluster):
+    """Room that a replica chose for a pod that another one charged elsewhere, or refused, ends without a request."""
+    make_nodes(cluster, 2, gpus=8)
+    policy = "defaults: {onLimit: queue, onNoRoom: queue}\n"
+    with serve_fairgate(cluster, replicas=2, policy=policy) as fairgate:
+        ends = {"labels": {"fairgate.test/completes": "true"}, "annotations": {"fairgate.test/runs-for": "2s"}}
+        cluster.kubectl.apply([job("train", pods=80, gpus=2, **ends, **SIZE)], "-n", fairgate.team_a)
+        for count in (8, 40, 80):
+            wait_for(cluster, lambda n=count: len(started(cluster, fairgate.team_a)) >= n, what=f"{count} pods start")
+
+
+def started(cluster, namespace):
+    return [each for each in list_pods(cluster, namespace) if each["spec"].get("nodeName")]

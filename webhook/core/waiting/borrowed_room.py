@@ -27,6 +27,9 @@ def _never(_team: TeamName) -> bool:
 class BorrowedRoom:
     """What borrowing pods hold on each node, by resource in pieces; counted once, when it is first asked for.
 
+    Room that is promised to such a pod counts, too: else pods that are created and deleted again and again could keep
+    it from shares, without ever being on a node.
+
     Whether the evictor finds victims at once depends on more (minimum runtimes, budgets, notice). A pod that is
     charged for room that it can take back waits for that, inside its guaranteed share. `is_paced` says of which teams
     so many wait for it that the next follow later. `first` is a node that serves if it can still hold the pod: then no
@@ -57,7 +60,7 @@ class BorrowedRoom:
 
     def _can_hold(self, name: NodeName, demand: Demand) -> bool:
         held: dict[ResourceName, int] = {}
-        for pod in self._world.pods_on(name):
+        for pod in (*self._world.pods_on(name), *self._world.pods_on(name, is_expected=True)):
             charge = self._world.charge_of(pod.uid)
             if charge is not None and charge.tier is Tier.PREEMPTIBLE:
                 self._add(held, pod)
@@ -97,9 +100,9 @@ class BorrowedRoom:
     def _count(self) -> dict[NodeName, dict[ResourceName, int]]:
         held: dict[NodeName, dict[ResourceName, int]] = {}
         for uid in self._borrowers():
-            pod = self._world.pod(uid)
-            if pod is not None and pod.node is not None:
-                self._add(held.setdefault(pod.node, {}), pod)
+            pod, node = self._world.pod(uid), self._world.node_of(uid)
+            if pod is not None and node is not None:
+                self._add(held.setdefault(node, {}), pod)
         return held
 
     def _add(self, held: dict[ResourceName, int], pod: Resident) -> None:

@@ -180,13 +180,15 @@ class World:
     # -- events
 
     def tick(self, now: int) -> None:
-        """Set the time, in seconds of Unix time."""
+        """Set the time, in seconds of Unix time: what lasts for a time ends here, whoever asks next."""
         if now != self.now:
             self.now = now
             self.absent_nodes.tick(now, self.maintained)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
             self.stages.tick(now)
+            if self.tentative.expire(self.fleet, now=now):
+                self.on_usage_changed()
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy; every pod is weighed and charged again."""
@@ -276,16 +278,14 @@ class World:
     def set_namespace(self, facts: NamespaceFacts) -> None:
         """Add or update a namespace; its pods move if it belongs to another team now."""
         if self._tenancies.set(facts):
-            self._charged.update_team(facts.name)
-            self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == facts.name])
+            self._update_team(facts.name)
             self._charged.recount(self._pods.in_namespace(facts.name))
 
     def remove_namespace(self, name: Namespace) -> None:
         """Remove a namespace."""
         if self._tenancies.remove(name):
             self._tenancies.note_pods(name, are_there=self._pods.has_seen_pods(name))
-            self._charged.update_team(name)
-            self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == name])
+            self._update_team(name)
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
         """Add or update a PriorityClass."""
@@ -361,8 +361,8 @@ class World:
             self.tentative.consume(self.fleet, flight.node, flight.pod)
             self.gangs.set(flight.pod)
             self.minimums.set_pod(flight.pod.uid, flight.pod.replica, is_ready=True)
-            pod = flight.pod._replace(node=flight.node)
-            self._charged.add(PodRecord(pod, flight.charge.team, flight.node), flight.charge)
+            record = PodRecord(flight.pod._replace(node=flight.node), flight.charge.team, flight.node)
+            self._charged.add(record, flight.charge)
 
     def cancel_promotion(self, uid: Uid) -> None:
         """Charge a pod by its label again."""
@@ -380,6 +380,10 @@ class World:
             self.maintained[node.name] = node.maintenance
         elif self.maintained:
             self.maintained.pop(node.name, None)
+
+    def _update_team(self, namespace: Namespace) -> None:
+        self._charged.update_team(namespace)
+        self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == namespace])
 
     def _assign_waiting(self, pods: Iterable[WaitingPod]) -> None:
         """Put waiting pods in the lines of the teams that their namespaces belong to now."""
