@@ -41,8 +41,7 @@ from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 class World:
     """Nodes, pods, namespaces and the usage of all teams, under one policy.
 
-    `is_live`: the world is fed by a cluster, so the event of an unknown namespace is still to come. `now` is the time
-    last passed to `tick`, in seconds of Unix time, 0 before that.
+    `is_live`: a cluster feeds it, so the event of an unknown namespace is to come. `now` is the last `tick`, or 0.
     """
 
     def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
@@ -198,7 +197,7 @@ class World:
         self._track()
         self.stages.rules = policy.reclaim
         self._charged.set_policy(policy)
-        self._assign_waiting(self.waiting.all())
+        self._assign_waiting()
         for team in self.waiting.teams():
             self._keep_room(team)
 
@@ -278,14 +277,16 @@ class World:
     def set_namespace(self, facts: NamespaceFacts) -> None:
         """Add or update a namespace; its pods move if it belongs to another team now."""
         if self._tenancies.set(facts):
-            self._update_team(facts.name)
+            self._charged.update_team(facts.name)
+            self._assign_waiting(facts.name)
             self._charged.recount(self._pods.in_namespace(facts.name))
 
     def remove_namespace(self, name: Namespace) -> None:
         """Remove a namespace."""
         if self._tenancies.remove(name):
             self._tenancies.note_pods(name, are_there=self._pods.has_seen_pods(name))
-            self._update_team(name)
+            self._charged.update_team(name)
+            self._assign_waiting(name)
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
         """Add or update a PriorityClass."""
@@ -381,13 +382,9 @@ class World:
         elif self.maintained:
             self.maintained.pop(node.name, None)
 
-    def _update_team(self, namespace: Namespace) -> None:
-        self._charged.update_team(namespace)
-        self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == namespace])
-
-    def _assign_waiting(self, pods: Iterable[WaitingPod]) -> None:
-        """Put waiting pods in the lines of the teams that their namespaces belong to now."""
-        for pod in [*pods]:
+    def _assign_waiting(self, namespace: Namespace | None = None) -> None:
+        """Put the waiting pods of a namespace, by default of all, in the lines of the teams that these belong to now."""
+        for pod in [pod for pod in self.waiting.all() if namespace in (None, pod.pod.namespace)]:
             self.set_waiting(pod)
 
     def _keep_room(self, team: TeamName) -> None:
