@@ -383,7 +383,7 @@ class World:
             self.maintained.pop(node.name, None)
 
     def _assign_waiting(self, namespace: Namespace | None = None) -> None:
-        """Put the waiting pods of a namespace, by default of all, in the lines of the teams that these belong to now."""
+        """Put the waiting pods of a namespace, or of all, in the lines of the teams that these belong to now."""
         for pod in [pod for pod in self.waiting.all() if namespace in (None, pod.pod.namespace)]:
             self.set_waiting(pod)
 
