@@ -190,6 +190,7 @@ def _watch_leader(leader: Leader, metrics: Metrics, world: World) -> None:
     queue_metrics = metrics.watch_queue(world)
     queue_metrics.watch_releases(leader.queue.counts.released)
     queue_metrics.watch_timeouts(leader.queue.counts.timed_out)
+    queue_metrics.watch_stalled(lambda: leader.queue.stalled.seconds)
     queue_metrics.watch_starts(lambda: leader.starts.results)
     leader.queue.counts.on_wait = queue_metrics.waited
 
@@ -224,6 +225,7 @@ def _publish_reports(
         registration=leader.registration_problem,
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
+        stalled=lambda: leader.queue.stalled.problem,
         maintained=partial(maintenance_texts, live.world),
         unreviewed=leader.registration.unreviewed,
         world=live.world,
