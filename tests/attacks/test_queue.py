@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
 import pytest
@@ -76,50 +74,6 @@ def make_room(fairgate: FairgateServer, name: str = "holder-0") -> None:
 
 def settled(fairgate: FairgateServer, gpus: int) -> None:
     wait_for(fairgate.cluster, lambda: fairgate.charged("a") == gpus, what=f"{gpus} GPUs charged")
-
-
-# -- room that no pod has
-
-
-def seal(fairgate: FairgateServer, namespace: str) -> None:
-    """Have PodSecurity refuse privileged pods, which have passed the mutating webhooks then."""
-    label = "pod-security.kubernetes.io/enforce=baseline"
-    fairgate.cluster.kubectl("label", "namespace", namespace, label, "--overwrite")
-
-
-def refused_by_pod_security(attacker: Attacker, name: str) -> None:
-    made = sized(name, 2)
-    made["spec"]["containers"][0]["securityContext"] = {"privileged": True}
-    with pytest.raises(ApiError, match="violates PodSecurity"):
-        attacker.create_pod(made)
-
-
-@pytest.mark.parametrize("repeats", [False, True], ids=["once", "again and again"])
-def test_pods_that_are_refused_after_the_mutating_step_keep_no_room_from_the_line(cluster, repeats):
-    """The room that was chosen for such a pod was given back only when the replica was asked again."""
-    make_nodes(cluster, 1, gpus=4)
-    with serve_fairgate(cluster, policy=POLICY) as fairgate:
-        attacker = make_attacker(cluster, fairgate.team_b)
-        seal(fairgate, attacker.namespace)
-        create_pod(cluster, fairgate.team_a, sized("first", 2))
-        wait_bound(cluster, fairgate.team_a, "first")
-        create_pod(cluster, fairgate.team_a, sized("next", 4))
-        refused_by_pod_security(attacker, "m")
-        is_over = threading.Event()
-
-        def repeat() -> None:
-            while not is_over.is_set():
-                refused_by_pod_security(attacker, "m")
-
-        with ThreadPoolExecutor(1) as pool:
-            try:
-                attack = pool.submit(repeat) if repeats else None
-                make_room(fairgate, "first")
-                wait_bound(cluster, fairgate.team_a, "next")
-            finally:
-                is_over.set()
-        assert attack is None or attack.exception() is None
-        assert list_pods(cluster, attacker.namespace) == []
 
 
 # -- out of turn
