@@ -11,6 +11,7 @@ from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_pod import is_protected_by
+from webhook.core.world.gang_reservations import RESERVED
 from webhook.core.world.world import World
 
 MAX_REACH: Final = 64
@@ -106,8 +107,9 @@ class BorrowedRoom:
         return held
 
     def _add(self, held: dict[ResourceName, int], pod: Resident) -> None:
-        """Add what a borrowing pod holds, unless it is never evicted."""
-        if not is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels):
+        """Add what a borrowing pod holds, unless it is never evicted, as is room for later pods of a gang."""
+        is_kept = pod.uid.startswith(RESERVED)
+        if not (is_kept or is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels)):
             for resource, amount in pod.demand.held:
                 held[resource] = held.get(resource, 0) + amount
 

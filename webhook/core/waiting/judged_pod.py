@@ -86,6 +86,7 @@ def judge_pod(
 
     The member of a gang (`is_member`) starts with room only, whatever policy says of pods without room. It starts in
     the domain `place`, by default that of the members that have started. Without `borrowed`, no room is taken back.
+    If it has no room, tentative reservations are dropped, as for a new pod: their pods may never be created.
     """
     if place is None:
         place = place_beside(waiting.pod, world)
