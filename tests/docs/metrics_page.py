@@ -114,6 +114,7 @@ def server() -> Metrics:
     queue = metrics.watch_queue(World(Policy(teams=(Team(_TEAM),))))
     queue.watch_releases({(_TEAM, Way.IN_TURN): 1})
     queue.watch_timeouts({_TEAM: 1})
+    queue.watch_stalled(lambda: 0)
     queue.watch_starts(lambda: Score(inside=1))
     queue.waited(_TEAM, 0.0)
     metrics.watch_registration(lambda: True)

@@ -31,6 +31,7 @@ def test_processes_without_trouble_are_no_news():
         (report(policy_problem="a.yaml:3: teams"), "policy", "a: a.yaml:3: teams"),
         (report(registration="forbidden"), "registration", "a: forbidden"),
         (report(election="no right to get leases"), "election", "a: no right to get leases"),
+        (report(stalled="the first pod"), "line", "a: the first pod"),
         (report(age=36), "process", "a: its last report is of 2026-"),
         (report(certificate="no PEM"), "certificate", "a: its certificate holds no readable PEM certificate"),
     ],

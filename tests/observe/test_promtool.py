@@ -60,6 +60,7 @@ HEALTHY = {
     'fairgate_certificate_expiration_timestamp_seconds{instance="s"}': f"{30 * DAY}",
     'fairgate_ca_expiration_timestamp_seconds{instance="s"}': f"{3650 * DAY}",
     'fairgate_ca_published{instance="s"}': "1",
+    'fairgate_queue_stalled_seconds{instance="s"}': "20",
     'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "0",
     'fairgate_reclaim_waiting_pods{cause="NoNode"}': "4",
     'fairgate_reclaim_evictions_total{outcome="refused"}': "0+0.1",
@@ -82,6 +83,7 @@ TROUBLE = {
     "FairgateSkipped": {CALL_SKIPPED: "0+1"},
     "FairgateInternalErrors": {'fairgate_http_errors_total{status="500",instance="s"}': "0+1"},
     "FairgateLeaderTaskFails": {'fairgate_leader_task_failures_total{task="queue",instance="s"}': "0+1"},
+    "FairgateLineStalled": {'fairgate_queue_stalled_seconds{instance="s"}': "30"},
     "FairgateDecisionsSlow": {'fairgate_decision_duration_seconds_bucket{phase="validate",le="0.01"}': "0+50"},
     "FairgateRacesLost": {
         'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "0+10"

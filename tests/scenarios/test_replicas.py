@@ -8,7 +8,7 @@ import pytest
 
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.objects import job, pod
-from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
+from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -23,13 +23,13 @@ QUOTA = {
 """A quota of some pods only, which Fairgate does not judge: the API server refuses the pod after the charge."""
 
 
-def racing(cluster, namespace, count, *, prefix="racer"):
-    """Create pods of one GPU all at once, each over a connection of its own; returns the refusals."""
+def racing(cluster, namespace, count, *, prefix="racer", gpus=1, **spec):
+    """Create pods all at once, each over a connection of its own; returns the refusals."""
 
     def create(number):
         api = Api(port=cluster.ports.api_server, ca_pem=cluster.authority.pem, token=cluster.token)
         try:
-            api.create(f"/api/v1/namespaces/{namespace}/pods", pod(f"{prefix}-{number}", gpus=1, **SIZE))
+            api.create(f"/api/v1/namespaces/{namespace}/pods", pod(f"{prefix}-{number}", gpus=gpus, **spec, **SIZE))
         except ApiError as error:
             return str(error)
         finally:
@@ -137,3 +137,24 @@ def test_a_pod_that_bypasses_the_webhook_is_charged_and_gets_an_event(cluster):
         wait_for(cluster, lambda: fairgate.metric("fairgate_bypassing_pods_total") >= 1, what="it is counted")
         log = cluster.processes.log(fairgate.replicas[0].name, lines=400)
         assert f'"event":"pod bypassed the webhook","team":"a","holder":"{fairgate.team_a}/Pod/past-' in log
+
+
+def test_as_many_pods_of_a_job_start_as_have_room_whichever_replica_was_asked(cluster):
+    """Room that a replica chose for pods that are never created ends without a further request, on each of them."""
+    make_nodes(cluster, 2, gpus=8)
+    policy = "defaults: {onLimit: queue, onNoRoom: queue}\n"
+    with serve_fairgate(cluster, replicas=2, policy=policy) as fairgate:
+        label = "pod-security.kubernetes.io/enforce=baseline"
+        cluster.kubectl("label", "namespace", fairgate.team_b, label)
+        create_pod(cluster, fairgate.team_a, pod("first", gpus=8, **SIZE))
+        wait_bound(cluster, fairgate.team_a, "first")
+        refusals = racing(cluster, fairgate.team_b, 16, gpus=2, hostNetwork=True)
+        assert len(refusals) == 16
+        assert all("violates PodSecurity" in text for text in refusals)
+        cluster.kubectl.apply([job("train", pods=80, gpus=2, **SIZE)], "-n", fairgate.team_a)
+        cluster.kubectl("delete", "pod", "first", "-n", fairgate.team_a)
+        wait_for(cluster, lambda: len(started(cluster, fairgate.team_a)) == 8, what="the pods that have room start")
+
+
+def started(cluster, namespace):
+    return [each for each in list_pods(cluster, namespace) if each["spec"].get("nodeName")]

@@ -28,6 +28,7 @@ _TITLES: Final = {
     "election": "a process cannot take part in the election of a leader",
     "process": "a process no longer reports",
     "serving": "a server does not serve",
+    "line": "pods in line that may start are not released",
 }
 """The conditions, which are the subjects of messages, with a line for people."""
 
@@ -65,6 +66,8 @@ def _troubles(process: str, report: ReplicaReport, now: float) -> Iterator[_Trou
         yield _Trouble("policy", process, report.policy_problem)
     if report.registration:
         yield _Trouble("registration", process, report.registration)
+    if report.stalled:
+        yield _Trouble("line", process, report.stalled)
     if report.election:
         yield _Trouble("election", process, report.election)
 

@@ -39,6 +39,11 @@ _STARTS: Final = (
     "earlier, later (or not at all).",
 )
 
+_STALLED: Final = (
+    "fairgate_queue_stalled_seconds",
+    "For how long the first pod in line could have started and was not released, by the leader; 0 if none waits so.",
+)
+
 
 class QueueMetrics:
     """Exports the line of each team; `waited` is called for each release."""
@@ -60,6 +65,10 @@ class QueueMetrics:
     def watch_timeouts(self, timed_out: Mapping[TeamName, int]) -> None:
         """Export the gangs that this replica saw not come in time."""
         self._process.add_counts(*_TIMED_OUT, lambda: timed_out, labels=["team"])
+
+    def watch_stalled(self, seconds: Callable[[], float]) -> None:
+        """Export for how long the line has stood still."""
+        self._process.add_gauge(*_STALLED, seconds)
 
     def watch_starts(self, scored: Callable[[], Score]) -> None:
         """Export how the likely starts came true that this replica forecast."""

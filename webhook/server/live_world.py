@@ -132,7 +132,6 @@ class LiveWorld:
             self.feed.run(),
             self.feed.end_if_restored(),
             self._prepare(logs, on_synced),
-            self._keep_time(),
             self.ledger.drop_orphans(is_leader=is_leader, report=lambda flight: self._report_orphan(flight, logs)),
             self.ledger.reconcile(is_leader=is_leader),
         ]
@@ -149,12 +148,6 @@ class LiveWorld:
         """Return why nothing can be decided yet."""
         return self.feed.why_not_synced()
 
-    async def _keep_time(self) -> NoReturn:
-        """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
-        while True:
-            self.world.tick(int(self.connection.unix_time()))
-            await asyncio.sleep(TICK_SECONDS)
-
     async def _prepare(self, logs: Logs, on_synced: Callable[[], None]) -> None:
         """After the first lists, order the nodes by name and start to report pods that bypass the webhook."""
         await self.feed.wait_synced()
@@ -168,6 +161,13 @@ class LiveWorld:
         self.counts.orphan()
         pod, team = flight.pod, flight.charge.team
         logs.event.warning("charge withdrawn", team=team, namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+async def keep_time(world: World, clock: Callable[[], float]) -> NoReturn:
+    """Have promises of room end, and deadlines pass, also while no request comes: later events are seen in time."""
+    while True:
+        world.tick(int(clock()))
+        await asyncio.sleep(TICK_SECONDS)
 
 
 def _noting(logs: Logs, note: Callable[[str, Any, str], None]) -> Callable[[FoundAutoscalers], None]:

@@ -38,7 +38,7 @@ from webhook.server.leader.policy_publisher import PolicyPublisher
 from webhook.server.leader.replica_report import LedgerLag, ServerState
 from webhook.server.leader.room_publisher import RoomPublisher
 from webhook.server.leader.usage_publisher import UsagePublisher
-from webhook.server.live_world import LiveWorld
+from webhook.server.live_world import LiveWorld, keep_time
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
@@ -121,7 +121,6 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
             ledger,
             now_text=lambda: _second_text(int(unix_time())),
             shadow_labels=shadow_labels,
-            clock=time.monotonic,
             unix_time=unix_time,
             notify_owner=notify_owner,
             on_refusal=recorder.refused,
@@ -137,6 +136,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                 on_problem=lambda problems: report_refused(_keep_policy(problems, holder, readiness, metrics, logs)),
             ),
             certificates.renew(),
+            keep_time(world, unix_time),
             Watchdog(metrics, logs).run(),
             recorder.run(),
         ]
@@ -190,6 +190,7 @@ def _watch_leader(leader: Leader, metrics: Metrics, world: World) -> None:
     queue_metrics = metrics.watch_queue(world)
     queue_metrics.watch_releases(leader.queue.counts.released)
     queue_metrics.watch_timeouts(leader.queue.counts.timed_out)
+    queue_metrics.watch_stalled(lambda: leader.queue.stalled.seconds)
     queue_metrics.watch_starts(lambda: leader.starts.results)
     leader.queue.counts.on_wait = queue_metrics.waited
 
@@ -224,6 +225,7 @@ def _publish_reports(
         registration=leader.registration_problem,
         lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
         rejecting=leader.rejections.texts,
+        stalled=lambda: leader.queue.stalled.problem,
         maintained=partial(maintenance_texts, live.world),
         unreviewed=leader.registration.unreviewed,
         world=live.world,

@@ -26,6 +26,14 @@ def test_nodes_in_maintenance_are_named_and_are_no_problem():
     assert node.message.endswith("; in maintenance: gpu-0 (its driver is being upgraded)")
 
 
+def test_a_line_that_stands_still_is_wrong_and_named_by_the_leader():
+    text = "the first pod in line, of team vision, may start now, and has not been released for 45 s"
+    found = findings(**replicas(**{"pod-1_a": process(leading=True, stalled=text)}))
+    [leader] = [each for each in found if each.check == "leader"]
+    assert (leader.state, leader.message) == ("wrong", text)
+    assert "docs/runbooks.md#fairgatelinestalled" in leader.remedy
+
+
 def test_without_a_leader_nodes_are_not_checked():
     assert [each for each in findings(**replicas(**{"pod-1_a": process()})) if each.check == "nodes"] == []
 

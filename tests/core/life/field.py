@@ -2,17 +2,22 @@
 
 It has the truth, as kubelets know it; Fairgate's worlds see what the API server would show of it. The leader and the
 evictor are the code of the core; API server, kube-scheduler and kubelets are these few lines.
+
+What a tenant repeats is a function in `repeats`: it is called several times in each step of what goes on by itself.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tests.core.support import make
 from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
+from webhook.core.explain.likely_start import StartRange
+from webhook.core.explain.queue_rows import QueueReader
 from webhook.core.life.pod_life import TERMS
 from webhook.core.line_reclaim.line_plan import plan_line
-from webhook.core.model.decision import Admit, Deny, Queue
+from webhook.core.model.decision import Admit, Deny, Queue, lacks_room
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.pod import Handling, Obstacle, Resident, Unbound
 from webhook.core.model.policy import Department, OnLimit, OnNoRoom, QueueRules, ReclaimRules, Share
@@ -24,6 +29,7 @@ from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapsh
 from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.waiting.judged_pod import Judged
+from webhook.core.world.force_deleted import lingering
 from webhook.core.world.world import World
 
 NODES = ("n0", "n1", "n2")
@@ -35,11 +41,11 @@ LIMIT = 10
 START = 1_000_000
 
 
-def policy():
-    """Two teams of one department, each guaranteed 4 of its 10 GPUs; all wait in line where they may not start."""
-    above = Department("d", gpus=Share(make.gpus(8), make.gpus(LIMIT)))
+def policy(limit=LIMIT):
+    """Two teams of one department, each guaranteed 4 of its GPUs; all wait in line where they may not start."""
+    above = Department("d", gpus=Share(make.gpus(8), make.gpus(limit)))
     line = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE, "departments": (above,)}
-    teams = [make.team(name, guaranteed=4, limit_=LIMIT, **line) for name in ("team-a", "team-b")]
+    teams = [make.team(name, guaranteed=4, limit_=limit, **line) for name in ("team-a", "team-b")]
     queue = QueueRules(hold_back_seconds=HOLD_BACK)
     return make.policy(*teams, departments=(above,), reclaim=RULES, queue=queue)
 
@@ -73,17 +79,20 @@ class FieldPod:
 class Field:
     """The cluster, the leader's world and line, the evictor's world and index."""
 
+    limit: int = LIMIT
     now: int = START
     pods: dict[Uid, FieldPod] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     first_unbound: dict[Uid, int] = field(default_factory=dict)
     count: int = 0
-    left: dict[Uid, int] = field(default_factory=dict)  # of pods deleted by force, until when they are charged
+    repeats: list[Callable[[], None]] = field(default_factory=list)
     storming: tuple[str, ...] = ()
+    lingers: dict[Uid, int] = field(default_factory=dict)
+    """Until when a pod that was deleted by force stays charged."""
 
     def __post_init__(self):
-        self.world, self.view = World(policy()), World(policy())
+        self.world, self.view = World(policy(self.limit)), World(policy(self.limit))
         self.index = ReclaimIndex(RULES)
         self.starts = AssumedStarts(self.world)
         for world in (self.world, self.view):
@@ -98,7 +107,7 @@ class Field:
         self.count += 1
         uid = Uid(f"uid-p{self.count}")
         asked = waiting(f"p{self.count}", gpus, namespace=team, created=self.now, tier_label=wants and str(wants))
-        decision = admit(asked.pod, make.ALICE, self.world)
+        decision = self._decide(asked.pod)
         if isinstance(decision, Deny):
             return None
         found = self.pods[uid] = FieldPod(uid, team, gpus, self.now, never=never, wants=wants)
@@ -110,6 +119,43 @@ class Field:
             self._start(found, decision)
         return found
 
+    def _decide(self, pod):
+        """The mutating step."""
+        decision = admit(pod, make.ALICE, self.world)
+        if lacks_room(decision) and self.world.tentative.clear(self.world.fleet):
+            decision = admit(pod, make.ALICE, self.world)
+        if isinstance(decision, Admit) and decision.node_choice.nodes:
+            self.world.tentative.reserve(self.world.fleet, decision.node_choice.nodes[0], pod, now=self.world.now)
+        return decision
+
+    def advise(self, team, gpus):
+        """A pod passes the mutating step, and something after it refuses it."""
+        self.count += 1
+        self._decide(waiting(f"p{self.count}", gpus, namespace=team, created=self.now).pod)
+
+    def force_delete(self, pod):
+        """The object is gone at once; the pod stays charged for as long as its node may run it."""
+        left = lingering(pod.uid, self.world, is_watched=True)
+        self._forget(pod)
+        if left is not None:
+            self.lingers[left.pod.uid] = self.now + left.lingers
+            for world in (self.world, self.view):
+                world.assume(left)
+
+    def create_again(self, pod):
+        """Its owner deletes a pod and creates it again; returns the new one, None if it is refused."""
+        if pod.uid in self.pods:
+            if pod.node is None:
+                self._forget(pod)
+            else:
+                self.delete(pod)
+        return self.create(pod.team, pod.gpus, wants=pod.wants, never=pod.never)
+
+    def flip(self, pod):
+        """Something keeps a pod off every node, or no longer does."""
+        pod.never = not pod.never
+        self._show(pod)
+
     def delete(self, pod, grace=GRACE):
         """An owner deletes a pod, or the API server does for the evictor."""
         if pod.is_gated:
@@ -119,23 +165,18 @@ class Field:
                 pod.deadline, pod.leave_seconds = self.now + grace, grace
             self._show(pod)
 
-    def repeat(self):
+    def storm(self):
         """Owners create pods on a node and delete them by force before its kubelet has them, as many as are let in."""
         for team in self.storming:
             asked = make.pod(1, namespace=team, handling=Handling.NODE_NAME, node_name=NodeName(NODES[0]))
             while not isinstance(admit(asked, make.ALICE, self.world), Deny):
                 self.count += 1
-                ghost = make.resident(
-                    1,
-                    uid=f"uid-g{self.count}",
-                    namespace=team,
-                    tier=None,
-                    node=NODES[0],
-                    is_acknowledged=False,
-                    created=self.now,
-                )
-                for left in delete_by_force(self.world, ghost):
-                    self.left[left.pod.uid] = self.now + left.lingers
+                uid = f"uid-g{self.count}"
+                of = {"tier": None, "node": NODES[0], "is_acknowledged": False, "created": self.now}
+                ghost = make.resident(1, uid=uid, namespace=team, **of)
+                for world in (self.world, self.view):
+                    for left in delete_by_force(world, ghost):
+                        self.lingers[left.pod.uid] = self.now + left.lingers
 
     def mend(self, pod):
         """What kept a pod off every node is there now."""
@@ -168,10 +209,11 @@ class Field:
         self.now += seconds
         for world in (self.world, self.view):
             world.tick(self.now)
-        for uid in [uid for uid, until in self.left.items() if until <= self.now]:
-            del self.left[uid]
-            self.world.drop_reservation(uid)
-            self.repeat()
+        for uid in [uid for uid, until in self.lingers.items() if until <= self.now]:
+            del self.lingers[uid]
+            for world in (self.world, self.view):
+                world.drop_reservation(uid)
+            self.storm()
 
     def schedule(self):
         """kube-scheduler tries each pod once: those inside shares first, then the oldest; the first node with room."""
@@ -193,8 +235,11 @@ class Field:
                 self._forget(pod)
 
     def release(self):
-        """The leader looks at the line once."""
-        for turn in self.starts.due(now=self.now, count=100):
+        """The leader looks at the line once; what explanations say of the first in it comes true."""
+        first = self.said_to_start()
+        turns = self.starts.due(now=self.now, count=100)
+        assert first is None or first in [turn.waiting.uid for turn in turns], "the first, which may start now, starts"
+        for turn in turns:
             pod = self.pods[turn.waiting.uid]
             self.starts._open.pop(pod.uid, None)
             pod.is_gated = False
@@ -209,7 +254,9 @@ class Field:
             return take_snapshot(self.index, self.view, now=self.now)
 
         asking = [each for each in pods_within_share(self.index, self.view) if each.report and each.report.is_for_room]
-        moves = [*plan(asking, snapshot()).moves, *plan_line(self.view, self.index, snapshot).moves]
+        in_line = plan_line(self.view, self.index, snapshot).moves
+        self._mark({move.waiting.uid for move in in_line})
+        moves = [*plan(asking, snapshot()).moves, *in_line]
         for victim in dict.fromkeys(victim for move in moves for victim in move.victims):
             pod = self.pods[victim.uid]
             assert pod.tier == "preemptible", "no guaranteed pod is evicted"
@@ -226,13 +273,18 @@ class Field:
     def live(self, seconds, *, step=5):
         """Everything that goes on by itself does, for so long."""
         for _ in range(0, seconds, step):
-            self.repeat()
-            self.end_due()
-            self.schedule()
-            self.release()
-            self.change_tiers()
-            self.reclaim()
+            for what in (self.storm, self.end_due, self.schedule, self.release, self.change_tiers, self.reclaim):
+                what()
+                for again in self.repeats:
+                    again()
             self.wait(step)
+
+    def _mark(self, keeping):
+        """The evictor has room kept for the pods in line that it makes it for."""
+        for each in [*self.world.waiting.all()]:
+            if each.keeps_room is not (each.uid in keeping):
+                for world in (self.world, self.view):
+                    world.set_waiting(replace(each, keeps_room=each.uid in keeping))
 
     # -- what is true
 
@@ -310,6 +362,12 @@ class Field:
         blocked: dict[Uid, Judged] = self.starts.blocked
         return {uid: judged.reason.text for uid, judged in blocked.items()}
 
+    def said_to_start(self):
+        """The first pod in line, if explanations say that it may start now."""
+        rows = QueueReader(self.world, now=self.now).rows()
+        starts = rows and rows[0].place is not None and rows[0].place.overall == 1 and not rows[0].needs_evictor
+        return rows[0].waiting.uid if starts and rows[0].start == StartRange(0, 0) else None
+
     def starved(self):
         """Pods in line or unbound, inside their team's share, that would fit if all borrowers were gone."""
         owned = dict.fromkeys(("team-a", "team-b"), 0)
@@ -337,6 +395,20 @@ class Field:
             if pod is not asking and pod.node == name and (pod.tier == "guaranteed" or pod.node not in self.healthy())
         )
 
+    def _taken(self, name):
+        """What pods take on a node, and what is kept there for those that may come or were deleted by force."""
+        uids = [*self.pods, *self.lingers]
+        there = [self.world.pod(uid).demand for uid in uids if self.world.node_of(uid) == name]
+        teams = [team.name for team in self.world.policy.teams]
+        placed = [each for team in teams for each in self.world.tentative.placed(team) if each.node == name]
+        return sum(int(each.devices[0][1]) for each in [*there, *(each.pod.demand for each in placed)])
+
+    def check_nothing_is_promised(self):
+        """All that was kept for pods without a node has ended."""
+        for name in self.healthy():
+            free = self.world.fleet.free(NodeName(name), make.GPU)
+            assert free == self.room(name), f"{name} has {free} of {self.room(name)} GPUs free"
+
     def check(self):
         """The invariants that hold at every moment."""
         for team in ("team-a", "team-b"):
@@ -344,8 +416,7 @@ class Field:
         for name in NODES:
             if name in self.gone:
                 continue
-            taken = sum(pod.gpus for pod in self.pods.values() if self.world.node_of(pod.uid) == name)
-            assert GPUS - self.world.fleet.free(NodeName(name), make.GPU) == taken, "each device is taken once"
+            assert GPUS - self.world.fleet.free(NodeName(name), make.GPU) == self._taken(name), "devices are taken once"
         for pod in self.pods.values():
             if pod.node is not None:
                 assert self.world.node_of(pod.uid) == pod.node

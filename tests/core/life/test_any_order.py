@@ -60,7 +60,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(teams=st.sampled_from([(), ("team-a",), ("team-a", "team-b")]))
     def storm(self, teams):
         self.field.storming = teams
-        self.field.repeat()
+        self.field.storm()
 
     @precondition(lambda self: self.field.pods)
     @rule(number=st.integers(0, 20), grace=st.sampled_from([0, GRACE, 10_000]))
@@ -116,7 +116,7 @@ def test_a_share_comes_back_from_pods_that_are_deleted_by_force_again_and_again(
     for _ in range(own):
         field.create("team-b", 1)
     field.live(30)
-    assert len(field.left) == 10 - own, "they use up the limit"
+    assert len(field.lingers) == 10 - own, "they use up the limit"
     asks = field.create("team-b", 4 - own)
     assert asks.is_gated
     field.live(GONE)

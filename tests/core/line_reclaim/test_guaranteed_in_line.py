@@ -61,7 +61,7 @@ def test_no_room_is_made_for(line):
 
 
 def test_a_team_that_rests_gets_nothing():
-    assert names(place(in_line()), paused={TeamName("team-b")}) == []
+    assert names(place(in_line()), paused_teams={TeamName("team-b")}) == []
 
 
 def test_a_limit_per_user_counts_the_pods_taken_before():
@@ -96,6 +96,32 @@ def test_a_long_line_costs_no_more_than_a_bounded_number_of_judgments():
     for each in small:
         made.set_waiting(each)
     assert len(names(made)) == MOST
+
+
+class TestMoreThanARound:
+    """A tenant decides how many pods it has in line, and whether they start once they have room."""
+
+    def place(self, many, *few):
+        tree = tree_policy(left=department("left", "top", guaranteed=200, limit_=200), guaranteed=100)
+        shared = [
+            each if each.name != "team-d" else replace(each, departments=tree.teams[0].departments)
+            for each in tree.teams
+        ]
+        made = world(replace(tree, teams=tuple(shared)), residents=[resident(200, tier="preemptible", node="n0")])
+        for each in [*many, *few]:
+            made.set_waiting(each)
+        return made
+
+    def test_the_pods_of_one_team_leave_room_for_the_first_of_another(self):
+        many = [in_line(f"w{number}", created=number) for number in range(MOST + 20)]
+        found = names(self.place(many, in_line("late", namespace="team-d", created=1000)))
+        assert len(found) == MOST
+        assert found[-1] == "late"
+
+    def test_pods_that_are_paused_take_the_place_of_none(self):
+        many = [in_line(f"w{number}", created=number) for number in range(MOST)]
+        found = names(self.place(many, in_line("late", created=1000)), paused={each.uid for each in many})
+        assert found == ["late"]
 
 
 class TestGangs:

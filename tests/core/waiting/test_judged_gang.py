@@ -211,3 +211,9 @@ def test_nodes_kept_for_a_gang_that_borrows_are_open_to_pods_inside_their_share(
         place.set_waiting(waiting(f"b-{number}", 1, namespace="team-b", created=2 + number))
     turns = AssumedStarts(place).due(now=100, count=9)
     assert [turn.waiting.pod.name for turn in turns] == ["b-0", "b-1", "b-2", "b-3"], "the others would borrow"
+
+
+def test_a_tentative_reservation_keeps_no_gang_in_line():
+    place = place_for(*members(4, size=5))
+    place.tentative.reserve(place.fleet, "n0", waiting("m", 5, namespace="team-b").pod, now=0)
+    assert {each.verdict for each in judged(place)} == {Fits()}

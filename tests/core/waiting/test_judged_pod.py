@@ -3,7 +3,7 @@
 import pytest
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import node, policy, pool, resident, team, world
+from tests.core.support.make import GPU, node, policy, pool, resident, team, world
 from tests.core.support.waiting import waiting
 from webhook.core.model.decision import Admit
 from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
@@ -143,3 +143,32 @@ def test_a_team_that_waits_in_kube_scheduler_starts_without_room():
     place = world(policy(team(on_limit=OnLimit.QUEUE), team("team-b")), nodes=[node()], residents=full)
     assert judged(waiting("a"), place).verdict == Fits()
     assert isinstance(judged(waiting("a"), place, way=Way.BACKFILL).verdict, NoRoom)
+
+
+class TestRoomThatNoPodHas:
+    """Pods that pass the mutating step may never be created, and a tenant may send them without end."""
+
+    def place(self, **more):
+        place = world(policy(team(**LIMITED), team("team-b")), nodes=[node("n0", gpus=4)], **more)
+        place.tentative.reserve(place.fleet, "n0", waiting("m", 2, namespace="team-b").pod, now=0)
+        return place
+
+    def test_a_tentative_reservation_keeps_no_pod_in_line(self):
+        assert judged(waiting("a", 4), self.place()).verdict == Fits()
+
+    def test_nothing_is_taken_back_for_room_that_is_only_reserved(self):
+        found = judged(waiting("a", 3), self.place(residents=[resident(1, node="n0", tier="preemptible")]))
+        assert (found.verdict, found.takes_back) == (Fits(), False)
+
+    def test_it_stays_where_the_pod_needs_none_of_its_room(self):
+        place = self.place()
+        assert judged(waiting("a", 2), place).verdict == Fits()
+        assert place.fleet.free("n0", GPU) == 2
+
+    def test_a_promise_to_a_borrower_keeps_no_share_but_is_taken_back(self):
+        place = world(policy(team(**LIMITED), team("team-b")), nodes=[node("n0", gpus=4)])
+        place.tick(100)
+        place.set_pod(resident(4, namespace="team-b", tier="preemptible", promised="n0"))
+        found = judged(waiting("a", 4), place)
+        assert (found.verdict, found.takes_back) == (Fits(), True)
+        assert judged(waiting("b", 4, tier_label="preemptible"), place).verdict != Fits(), "who borrows waits its end"

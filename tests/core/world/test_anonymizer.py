@@ -5,7 +5,7 @@ from tests.core.support.waiting import waiting
 from webhook.core.model.names import NodeName, User
 from webhook.core.world import anonymizer
 from webhook.core.world.anonymizer import PART, Anonymizer
-from webhook.core.world.hidden_usage import Unnamed
+from webhook.core.world.hidden_usage import Totals, Unnamed
 from webhook.core.world.world import World
 
 POLICY = policy(team("team-a"), team("team-b", limit_=None))
@@ -44,6 +44,23 @@ def test_each_team_lists_a_bounded_number_of_pods_in_line_the_oldest_first(monke
     full.set_waiting(waiting("other", 1, namespace="team-b", created=50))
     full.set_waiting(waiting("ends", 1, created=0, is_terminating=True))
     assert [each.created for each in anonymous(full).waiting] == [7, 8, 50]
+
+
+def test_each_team_lists_a_bounded_number_of_pods_without_a_node(monkeypatch):
+    """The room is one object for all viewers, and a tenant may create pods that never get a node."""
+    monkeypatch.setattr(anonymizer, "MOST_UNBOUND", 2)
+    full = world(POLICY, [node("n0")])
+    for number in range(5):
+        full.set_pod(resident(1, uid=f"p{number}", created=number))
+        full.set_pod(resident(0, uid=f"none{number}", created=number))
+    full.set_pod(resident(1, uid="on", created=9, node="n0"))
+    full.set_pod(resident(1, uid="other", namespace="team-b", created=7))
+    assert sorted(each.created for each in anonymous(full).pods) == [0, 7, 9]
+    usage = full.usage("team-a")
+    seen = World(POLICY)
+    totals = Totals("team-a", usage.total, usage.preemptible, usage.waiting)
+    Unnamed((totals,), anonymous(full)).fill(seen)
+    assert (seen.usage("team-a").total, seen.usage("team-a").waiting) == (usage.total, usage.waiting)
 
 
 def test_it_is_made_in_steps_and_of_the_pods_that_were_there_when_it_began():

@@ -111,3 +111,23 @@ def test_pods_that_are_never_created_leave_a_bounded_number_of_reservations():
     assert 3 * MOST - place.fleet.free("n0", GPU) == MOST - 1, "the newest are kept"
     assert place.tentative.clear(place.fleet)
     assert place.fleet.free("n0", GPU) == 3 * MOST
+
+
+def test_the_worlds_own_time_ends_them_and_wakes_who_waits_for_room():
+    place = world(nodes=[node("n0", gpus=8)])
+    place.tick(100)
+    advised(place, pod(8), now=place.now)
+    woken = []
+    place.on_usage_changed = lambda: woken.append(place.fleet.free("n0", GPU))
+    place.tick(100 + TENTATIVE_SECONDS - 1)
+    assert (woken, place.fleet.free("n0", GPU)) == ([], 0)
+    place.tick(100 + TENTATIVE_SECONDS)
+    assert woken == [8]
+
+
+def test_a_clock_that_is_set_back_prolongs_none():
+    place = world(nodes=[node("n0", gpus=8)])
+    place.tick(5000)
+    advised(place, pod(8), now=place.now)
+    place.tick(100)
+    assert place.fleet.free("n0", GPU) == 8

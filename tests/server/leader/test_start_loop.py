@@ -12,6 +12,7 @@ from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, charged, lines, staged
 from webhook.core.model.decision import Charge
 from webhook.core.model.tier import Tier
+from webhook.core.starting import assumed_starts, stalled_line
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES
 from webhook.kube.objects import keys
 from webhook.server.leader import start_loop
@@ -41,6 +42,16 @@ async def test_a_pod_starts_when_the_limit_has_room_again(tmp_path):
         await stage.looks()
         assert stage.releaser.counts.released == {(A, "inTurn"): 1}
     assert [line["name"] for line in lines(tmp_path, "pod released")] == ["p"]
+
+
+async def test_a_line_whose_passes_start_no_pod_is_noticed_until_the_term_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(start_loop, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(stalled_line, "STALLED_SECONDS", 1)
+    monkeypatch.setattr(assumed_starts.AssumedStarts, "due", lambda *_, **__: [])
+    async with staged(tmp_path) as stage:
+        stage.queue()
+        await until(lambda: "team team-a, may start now" in stage.releaser.stalled.problem)
+    assert (stage.releaser.stalled.seconds, stage.releaser.stalled.problem) == (0, "")
 
 
 async def test_releases_leave_nothing_in_memory(tmp_path):

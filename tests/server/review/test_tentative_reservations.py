@@ -20,7 +20,7 @@ CASE = {
 
 @pytest.fixture
 def reviewer(tmp_path):
-    return open_reviewer(CASE, tmp_path, clock=lambda: 100.0)
+    return open_reviewer(CASE, tmp_path, unix_time=lambda: 100.0)
 
 
 def advised(reviewer, name, *, dry_run=False, **metadata):
@@ -55,6 +55,13 @@ def test_tentative_reservations_cause_no_refusal(reviewer):
     advised(reviewer, "first")
     advised(reviewer, "second")
     assert advised(reviewer, "third", annotations={"fairgate.dev/pool": "all"})[0] == "n0"
+
+
+def test_tentative_reservations_put_no_pod_in_line(tmp_path):
+    policy = CASE["policy"] | {"defaults": {"onNoRoom": "queue"}}
+    asked = open_reviewer(CASE | {"policy": policy}, tmp_path, unix_time=lambda: 100.0)
+    for name in ("first", "second", "third"):
+        assert decided(asked, name)["mode"] != "queue"
 
 
 def test_a_pod_that_is_refused_at_the_commit_reserves_nothing(reviewer):

@@ -21,6 +21,9 @@ _UNEVICTABLE: Final = (
     "others go instead while there are any: mend the webhook or policy that is named, or the node; "
     "docs/evictor.md#victims-that-cannot-be-evicted"
 )
+_STALLED: Final = (
+    "see the leader's log for `pod not released` and its ledgers, and restart it: docs/runbooks.md#fairgatelinestalled"
+)
 _LOGS: Final = "see the process's log, and its rights in docs/operations.md#rights"
 
 
@@ -89,8 +92,11 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
 
 
 def check_leader(found: Processes) -> list[Finding]:
-    """Check that one server leads."""
-    return _election(Check.LEADER, found, "server", "the leader writes tiers and updates ledgers and registration")
+    """Check that one server leads, and that the line does not stand still."""
+    check = Check.LEADER
+    stalled = wrong(check, [each.report.stalled for each in found.alive if each.report.stalled], _STALLED)
+    elected = _election(check, found, "server", "the leader writes tiers and updates ledgers and registration")
+    return stalled + [each for each in elected if each.remedy] if stalled else elected
 
 
 def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:

@@ -13,13 +13,12 @@ from webhook.core.admission.placement_options import placement_options
 from webhook.core.admission.queueing import share_used
 from webhook.core.line_reclaim.line_pods import as_guaranteed
 from webhook.core.model.amount import Units, exceeds
-from webhook.core.model.names import GangId, TeamName, User
+from webhook.core.model.names import GangId, TeamName, Uid, User
 from webhook.core.model.policy import Team
 from webhook.core.model.reason import LEVELS
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.limit_levels import is_anything_borrowed, level_names
 from webhook.core.reclaim.limit_plan import Entitled, LevelName
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.waiting.judged_pod import NO_REQUESTER
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -28,20 +27,26 @@ MOST: Final = 64
 """Pods that are planned for at once: a plan takes milliseconds, and the rest follows when these have started."""
 
 
-def guaranteed_in_line(world: World, *, paused: Set[TeamName] = frozenset()) -> list[tuple[Entitled, ...]]:
-    """Return the pods of all teams that are not paused, the longest waiting first; those of a gang start together."""
+def guaranteed_in_line(
+    world: World, *, paused: Set[Uid] = frozenset(), paused_teams: Set[TeamName] = frozenset()
+) -> list[tuple[Entitled, ...]]:
+    """Return the pods that are not paused, the longest waiting first; those of a gang start together.
+
+    Of more than are planned for at once, each team has the first of its line before any team has more.
+    """
     found = [
-        group
+        (number, group)
         for name in world.waiting.teams()
-        if name not in paused and (team := world.policy.team(name)) is not None
-        for group in _of_team(team, world)
+        if name not in paused_teams and (team := world.policy.team(name)) is not None
+        for number, group in enumerate(_of_team(team, world, paused))
     ]
-    found.sort(key=lambda group: _age(group[0].waiting))
-    ahead = accumulate(map(len, found), initial=0)
-    return [group for group, count in zip(found, ahead, strict=False) if count < MOST]
+    found.sort(key=lambda each: (each[0], _age(each[1])))
+    groups = [group for _, group in found]
+    ahead = accumulate(map(len, groups), initial=0)
+    return sorted((group for group, count in zip(groups, ahead, strict=False) if count < MOST), key=_age)
 
 
-def _of_team(team: Team, world: World) -> Iterator[tuple[Entitled, ...]]:
+def _of_team(team: Team, world: World, paused: Set[Uid]) -> Iterator[tuple[Entitled, ...]]:
     """Yield the pods of a team in the order of its line for which its guaranteed share has room, one after the other.
 
     Where the share of a GPU model decides, only the first pod: each changes what is left for the next one.
@@ -56,6 +61,8 @@ def _of_team(team: Team, world: World) -> Iterator[tuple[Entitled, ...]]:
         if share.is_used or count >= MOST:
             return
         members = _members(waiting, seen, world)
+        if any(member.uid in paused for member in members):
+            continue
         if not share.has_room(members) or (len(members) > 1 and team.has_model_shares):
             continue
         count += len(members)
@@ -154,5 +161,6 @@ def _turn(waiting: WaitingPod) -> tuple[int, int, str, str, str]:
     return (-waiting.priority, waiting.created, waiting.pod.namespace, waiting.pod.name, waiting.uid)
 
 
-def _age(pod: ReclaimPod) -> tuple[int, str, str, str]:
+def _age(group: Sequence[Entitled]) -> tuple[int, str, str, str]:
+    pod = group[0].waiting
     return pod.pod.created, pod.namespace, pod.name, pod.uid

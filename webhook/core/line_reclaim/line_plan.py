@@ -39,8 +39,7 @@ def plan_line(
         kept_off |= world.fleet.bit(node)
     groups = [
         tuple([each._replace(slots=each.slots & ~kept_off) for each in group])
-        for group in guaranteed_in_line(world, paused=paused_teams)
-        if all(each.waiting.uid not in paused for each in group)
+        for group in guaranteed_in_line(world, paused=paused, paused_teams=paused_teams)
     ]
     if not groups:
         return NOTHING

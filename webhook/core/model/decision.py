@@ -12,7 +12,7 @@ from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import GpuModel, NodeName, PoolName, TeamName, User
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
-from webhook.core.model.reason import Reason
+from webhook.core.model.reason import NO_ROOM, Code, Reason
 from webhook.core.model.selector import Requirement, Toleration
 from webhook.core.model.tier import Tier
 
@@ -109,3 +109,14 @@ class NotApplicable(NamedTuple):
 
 
 Decision = Admit | Queue | Deny | Retry | NotApplicable
+
+
+def lacks_room(decision: Decision) -> bool:
+    """Whether a pod is refused, admitted or put in line since no node has room for it now."""
+    match decision:
+        case Deny(reasons=reasons) | Admit(warnings=reasons):
+            return any(reason.code in NO_ROOM for reason in reasons)
+        case Queue(reason=reason):
+            return reason.code is Code.WAITS_FOR_ROOM
+        case _:
+            return False

@@ -188,6 +188,10 @@ class Order:
         if self.claims.presume(entry):
             self._changed.add(entry.team)
 
+    def firsts(self) -> Iterator[QueueEntry]:
+        """Yield the first entries of all teams, in order, as they were looked at last."""
+        return (turn.head.entry for turn in [*self._firsts])
+
     def outside_shares(self) -> Iterator[QueueEntry]:
         """Yield the first entries outside of their team's share, to which a pass may never come."""
         first = bisect_left(self._firsts, 1, key=lambda turn: turn.rank[0])

@@ -16,6 +16,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.queue.hold_backs import HoldBacks
 from webhook.core.queue.order import Order
 from webhook.core.queue.queue_pass import QueuePass
+from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.share_claims import waits_for_share
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
@@ -120,6 +121,10 @@ class AssumedStarts:
     def _sync_entries(self, *, now: int, most: int | None = None) -> None:
         self._world.tick(now)
         self._noted |= dict.fromkeys(self.entries.sync(now=now, most=most))
+
+    def firsts(self) -> Iterator[QueueEntry]:
+        """Yield the first entries of all teams, in the order of the line."""
+        return self._order.firsts()
 
     def close(self) -> None:
         """End: drop what was assumed and is not known to the ledger, and listen no longer."""

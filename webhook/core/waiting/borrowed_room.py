@@ -11,6 +11,7 @@ from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_pod import is_protected_by
+from webhook.core.world.gang_reservations import RESERVED
 from webhook.core.world.world import World
 
 MAX_REACH: Final = 64
@@ -26,6 +27,9 @@ def _never(_team: TeamName) -> bool:
 
 class BorrowedRoom:
     """What borrowing pods hold on each node, by resource in pieces; counted once, when it is first asked for.
+
+    Room that is promised to such a pod counts, too: else pods that are created and deleted again and again could keep
+    it from shares, without ever being on a node.
 
     Whether the evictor finds victims at once depends on more (minimum runtimes, budgets, notice). A pod that is
     charged for room that it can take back waits for that, inside its guaranteed share. `is_paced` says of which teams
@@ -60,7 +64,7 @@ class BorrowedRoom:
     def _can_hold(self, name: NodeName, demand: Demand) -> bool:
         held: dict[ResourceName, int] = {}
         left: dict[ResourceName, int] = {}
-        for pod in self._world.pods_on(name):
+        for pod in (*self._world.pods_on(name), *self._world.pods_on(name, is_expected=True)):
             entry = self._world.entry_of(pod.uid)
             if entry is not None and entry.charge.tier is Tier.PREEMPTIBLE:
                 self._add(held, pod)
@@ -108,16 +112,17 @@ class BorrowedRoom:
     def _count(self) -> dict[NodeName, dict[ResourceName, int]]:
         held: dict[NodeName, dict[ResourceName, int]] = {}
         for uid in self._borrowers():
-            pod, entry = self._world.pod(uid), self._world.entry_of(uid)
-            if pod is not None and pod.node is not None:
-                self._add(held.setdefault(pod.node, {}), pod)
+            pod, node, entry = self._world.pod(uid), self._world.node_of(uid), self._world.entry_of(uid)
+            if pod is not None and node is not None:
+                self._add(held.setdefault(node, {}), pod)
                 if entry is not None and entry.lingers:
-                    self._add(self._left.setdefault(pod.node, {}), pod)
+                    self._add(self._left.setdefault(node, {}), pod)
         return held
 
     def _add(self, held: dict[ResourceName, int], pod: Resident) -> None:
-        """Add what a borrowing pod holds, unless it is never evicted."""
-        if not is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels):
+        """Add what a borrowing pod holds, unless it is never evicted, as is room for later pods of a gang."""
+        is_kept = pod.uid.startswith(RESERVED)
+        if not (is_kept or is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels)):
             for resource, amount in pod.demand.held:
                 held[resource] = held.get(resource, 0) + amount
 

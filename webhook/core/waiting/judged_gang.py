@@ -39,6 +39,8 @@ def judge_gang(
         found = _together(members, world, room, attempt, place)
         if isinstance(found[-1].verdict, Fits):
             return found
+    if world.tentative.clear(world.fleet):
+        return judge_gang(entry, world, attempt, borrowed=borrowed)
     if (never := domains.never()) is not None:
         return [Judged(member, member.pod, Deny((never,)), Never(), _for_gang(never.statement)) for member in members]
     return _all_wait(entry, members, found, world, domains)

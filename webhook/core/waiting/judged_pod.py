@@ -9,7 +9,7 @@ from webhook.core.admission.node_choice import in_domain
 from webhook.core.admission.pools import may_grow
 from webhook.core.admission.queueing import limits_in_the_way, reason_to_wait, waits_for_room
 from webhook.core.model.amount import exceeds
-from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, NotApplicable, Retry, lacks_room
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import NodeName
 from webhook.core.model.pod import Pod, Requester
@@ -86,11 +86,14 @@ def judge_pod(
 
     The member of a gang (`is_member`) starts with room only, whatever policy says of pods without room. It starts in
     the domain `place`, by default that of the members that have started. Without `borrowed`, no room is taken back.
+    If it has no room, tentative reservations are dropped, as for a new pod: their pods may never be created.
     """
     if place is None:
         place = place_beside(waiting.pod, world)
     assessed = _assessed(waiting, world, attempt, place)
     decision = start(assessed, world)
+    if lacks_room(decision) and world.tentative.clear(world.fleet):
+        decision = start(assessed, world)
     match decision:
         case Admit():
             is_left_to_wait = not waits_for_room(assessed, world) and (

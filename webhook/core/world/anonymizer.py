@@ -1,7 +1,8 @@
 """Makes the anonymous world of a world, in steps between which other work is done.
 
 Nothing that a tenant chooses gets in: no names, labels or annotations of pods, only numbers, and of the resources that
-they request those that nodes or policy have. Each team lists at most `MOST_WAITING` pods in line.
+they request those that nodes or policy have. Each team lists at most `MOST_WAITING` pods in line and `MOST_UNBOUND`
+without a node: what is published is for all, so none may fill it. The ledgers' sums have the charges of the others.
 """
 
 from collections import Counter, defaultdict
@@ -21,12 +22,16 @@ from webhook.core.world.anonymous_world import (
     AnonymousWorld,
     digest_of,
     is_counted_alone,
+    uses_gpus,
 )
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
 MOST_WAITING: Final = 1_000
 """Pods in line of each team that are listed, the oldest first."""
+
+MOST_UNBOUND: Final = 1_000
+"""Pods without a node of each team that are listed, those that were seen first."""
 
 PART: Final = 32
 """Pods of one step: about 0.3 ms."""
@@ -47,6 +52,7 @@ class Anonymizer:
         self._shown: list[AnonymousPod] = []
         self._waiting: list[AnonymousWaiting] = []
         self._sums: dict[tuple[int, bool], Counter[ResourceName]] = defaultdict(Counter)
+        self._unbound: Counter[TeamName] = Counter()
         self._resources: set[ResourceName] = {CPU, MEMORY, PODS, *world.policy.resources}
 
     def steps(self) -> Iterator[None]:
@@ -90,6 +96,9 @@ class Anonymizer:
             return
         world, charge = self._world, self._world.charge_of(pod.uid)
         team = world.tenancy(pod.namespace).team_name if charge is None else charge.team
+        self._unbound[team] += pod.node is None
+        if pod.node is None and (self._unbound[team] > MOST_UNBOUND or not uses_gpus(pod)):
+            return
         tier = pod.tier_label if charge is None or pod.tier_label not in TIERS else charge.tier  # it may be promoted
         is_shared = bool(pod.shares_by) and not pod.claims
         self._shown.append(

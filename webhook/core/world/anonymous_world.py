@@ -200,8 +200,13 @@ class AnonymousWorld:
 
 
 def is_counted_alone(pod: Resident) -> bool:
-    """Whether a pod uses GPUs, so that it is listed and not only summed up."""
-    return bool(pod.demand.gpus or pod.demand.devices or pod.claims or pod.node is None)
+    """Whether a pod is not only summed up: it uses GPUs, or is on no node."""
+    return pod.node is None or uses_gpus(pod)
+
+
+def uses_gpus(pod: Resident) -> bool:
+    """Whether a pod uses GPUs."""
+    return bool(pod.demand.gpus or pod.demand.devices or pod.claims)
 
 
 def digest_of(uid: Uid) -> str:

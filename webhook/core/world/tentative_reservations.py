@@ -1,14 +1,15 @@
 """Tentative reservations: room on nodes chosen by the mutating step, held until the validating step commits.
 
 A pod has no name yet when the mutating step chooses its node. A reservation is therefore found by node and demand: a
-pod that commits exactly that consumes the oldest reservation of its own controller, or else the oldest one. A
-reservation never causes a refusal, and it expires soon.
+pod that commits exactly that consumes the oldest reservation of its own controller, or else the oldest one.
+
+A reservation keeps no pod out: one that finds no room, new or in line, is judged again without any. Else a tenant whose
+pods pass the mutating step and are refused after it could keep room for as long as it sends them. And it expires.
 
 Nodes are ranked as if the reservations were not there: the pods of a burst fill a node together, as they would if they
 came one by one to a node in use. Pods with a reservation count for topology rules.
 """
 
-import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -20,7 +21,7 @@ from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.rejecting_nodes import RejectingNodes
 
-TENTATIVE_SECONDS: Final = 10.0
+TENTATIVE_SECONDS: Final = 10
 """How long a reservation lasts: the commit follows within milliseconds, but requests of a burst queue up before it."""
 
 
@@ -34,7 +35,7 @@ class _Reservation:
 
     __slots__ = ("anti_affinity_rules", "demand", "expires_at", "holder", "labels", "namespace", "node", "owner")
 
-    def __init__(self, node: NodeName, pod: Pod, holder: Uid, expires_at: float) -> None:
+    def __init__(self, node: NodeName, pod: Pod, holder: Uid, expires_at: int) -> None:
         self.node, self.demand = node, pod.demand
         self.holder, self.expires_at = holder, expires_at
         self.namespace, self.owner = pod.namespace, pod.owner
@@ -61,7 +62,7 @@ class TentativeReservations:
         """Whether the node has a reservation of exactly this demand."""
         return any(each.demand == demand for each in self._by_node.get(node, ()))
 
-    def reserve(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
+    def reserve(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: int) -> None:
         """Reserve room for a pod on its chosen node."""
         self._count += 1
         reservation = _Reservation(node, pod, Uid(f"tentative-{self._count}"), now + TENTATIVE_SECONDS)
@@ -86,15 +87,18 @@ class TentativeReservations:
             self._remove(fleet, next(own, reservations[0]))
         self._rejecting.try_out(node, pod.namespace, pod.uid)
 
-    def expire(self, fleet: Fleet, *, now: float) -> None:
-        """Drop the expired reservations."""
-        while self._open and (oldest := next(iter(self._open))).expires_at <= now:
-            self._remove(fleet, oldest)
+    def expire(self, fleet: Fleet, *, now: int) -> bool:
+        """Drop the expired reservations, and those of a clock that was ahead; return whether there were any."""
+        expired = [each for each in self._open if not now < each.expires_at <= now + TENTATIVE_SECONDS]
+        for each in expired:
+            self._remove(fleet, each)
+        return bool(expired)
 
     def clear(self, fleet: Fleet) -> bool:
         """Drop all reservations; return whether there were any."""
         had_any = bool(self._open)
-        self.expire(fleet, now=math.inf)
+        for each in [*self._open]:
+            self._remove(fleet, each)
         return had_any
 
     def placed(self, namespace: Namespace) -> Iterator[PlacedPod]:

@@ -41,8 +41,7 @@ from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 class World:
     """Nodes, pods, namespaces and the usage of all teams, under one policy.
 
-    `is_live`: the world is fed by a cluster, so the event of an unknown namespace is still to come. `now` is the time
-    last passed to `tick`, in seconds of Unix time, 0 before that.
+    `is_live`: a cluster feeds it, so the event of an unknown namespace is to come. `now` is the last `tick`, or 0.
     """
 
     def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
@@ -180,13 +179,15 @@ class World:
     # -- events
 
     def tick(self, now: int) -> None:
-        """Set the time, in seconds of Unix time."""
+        """Set the time, in seconds of Unix time: what lasts for a time ends here, whoever asks next."""
         if now != self.now:
             self.now = now
             self.absent_nodes.tick(now, self.maintained)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
             self.stages.tick(now)
+            if self.tentative.expire(self.fleet, now=now):
+                self.on_usage_changed()
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy; every pod is weighed and charged again."""
@@ -196,7 +197,7 @@ class World:
         self._track()
         self.stages.rules = policy.reclaim
         self._charged.set_policy(policy)
-        self._assign_waiting(self.waiting.all())
+        self._assign_waiting()
         for team in self.waiting.teams():
             self._keep_room(team)
 
@@ -277,7 +278,7 @@ class World:
         """Add or update a namespace; its pods move if it belongs to another team now."""
         if self._tenancies.set(facts):
             self._charged.update_team(facts.name)
-            self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == facts.name])
+            self._assign_waiting(facts.name)
             self._charged.recount(self._pods.in_namespace(facts.name))
 
     def remove_namespace(self, name: Namespace) -> None:
@@ -285,7 +286,7 @@ class World:
         if self._tenancies.remove(name):
             self._tenancies.note_pods(name, are_there=self._pods.has_seen_pods(name))
             self._charged.update_team(name)
-            self._assign_waiting([pod for pod in self.waiting.all() if pod.pod.namespace == name])
+            self._assign_waiting(name)
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
         """Add or update a PriorityClass."""
@@ -361,8 +362,8 @@ class World:
             self.tentative.consume(self.fleet, flight.node, flight.pod)
             self.gangs.set(flight.pod)
             self.minimums.set_pod(flight.pod.uid, flight.pod.replica, is_ready=True)
-            pod = flight.pod._replace(node=flight.node)
-            self._charged.add(PodRecord(pod, flight.charge.team, flight.node), flight.charge)
+            record = PodRecord(flight.pod._replace(node=flight.node), flight.charge.team, flight.node)
+            self._charged.add(record, flight.charge)
 
     def cancel_promotion(self, uid: Uid) -> None:
         """Charge a pod by its label again."""
@@ -381,9 +382,9 @@ class World:
         elif self.maintained:
             self.maintained.pop(node.name, None)
 
-    def _assign_waiting(self, pods: Iterable[WaitingPod]) -> None:
-        """Put waiting pods in the lines of the teams that their namespaces belong to now."""
-        for pod in [*pods]:
+    def _assign_waiting(self, namespace: Namespace | None = None) -> None:
+        """Put the waiting pods of a namespace, or of all, in the lines of the teams that these belong to now."""
+        for pod in [pod for pod in self.waiting.all() if namespace in (None, pod.pod.namespace)]:
             self.set_waiting(pod)
 
     def _keep_room(self, team: TeamName) -> None:

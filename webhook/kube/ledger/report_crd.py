@@ -46,7 +46,7 @@ def _schema() -> _Json:
         "required": ["component", "at", "version", "policy", "enforce"],
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
-            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem", "minimums"), text),
+            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem", "minimums", "stalled"), text),
             **dict.fromkeys(("autoscalingProblems", "leftOut"), texts),
             "component": {**text, "enum": ["server", "evictor"]},
             "at": {**text, "description": "Time of the update, by the process's own clock."},

@@ -58,6 +58,7 @@ class ServerState:
     registration: Callable[[], str | None]
     lag: LedgerLag
     rejecting: Callable[[], Iterable[str]]
+    stalled: Callable[[], str]
     maintained: Callable[[], Iterable[str]]
     unreviewed: Callable[[], Iterable[str]]
     world: World
@@ -85,6 +86,7 @@ class ServerState:
             registration=shortened(self.registration() or ""),
             behind=self.lag.behind(),
             rejecting=_listed(self.rejecting()) if is_leading else [],
+            stalled=shortened(self.stalled()) if is_leading else "",
             maintained=_listed(self.maintained()) if is_leading else [],
             unreviewed=_listed(self.unreviewed()) if is_leading else [],
             autoscaling=shortened(autoscaling_text(self.world)) if is_leading else "",

@@ -18,6 +18,7 @@ from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.starting.assumed_starts import AssumedStart, AssumedStarts, together
 from webhook.core.starting.awaited_room import FREE_SECONDS, AwaitedRoom
 from webhook.core.starting.charged_in_line import unfinished
+from webhook.core.starting.stalled_line import StalledLine
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.logs import pod_fields
@@ -48,6 +49,9 @@ _PAUSES: Final = 4
 
 POLL_SECONDS: Final = 1.0
 """Between two passes while pods wait: nodes, taints and claims change without a change of usage."""
+
+WATCH_SECONDS: Final = 5.0
+"""Between two looks whether the line stands still."""
 
 CHARGE_SECONDS: Final = 4.0
 FENCE_SECONDS: Final = 1.0
@@ -109,6 +113,7 @@ class StartLoop:
         self._has_changed = asyncio.Event()
         self._gangs = GangWatch(context, timed_out=self.counts.timed_out)
         self._reasons = WaitingReasons(context)
+        self.stalled = StalledLine(context.world)
 
     def wake(self) -> None:
         """Look for pods to release soon."""
@@ -141,6 +146,7 @@ class StartLoop:
         starts.entries.on_change = self.wake
         try:
             async with asyncio.TaskGroup() as group:  # what fails ends all of it: nothing goes on after the term
+                group.create_task(self._watch())
                 while True:
                     self._has_changed.clear()
                     is_current = self._context.why_stale() is None and self._world.knows_all_namespaces
@@ -153,6 +159,13 @@ class StartLoop:
         finally:
             self._term = None
             starts.close()
+            self.stalled.look((), now=0)
+
+    async def _watch(self) -> NoReturn:
+        """Watch that the first in line start, whatever becomes of the passes."""
+        while True:
+            self.stalled.look(self._starts.firsts(), now=int(self._clock()))
+            await asyncio.sleep(WATCH_SECONDS)
 
     def _pause(self) -> float:
         """Return the delay before the next pass."""
@@ -299,10 +312,9 @@ class StartLoop:
 
     def _end(self, uids: Collection[Uid]) -> None:
         """Note that releases are over, whatever came of them."""
-        is_full = AT_ONCE - len(self._active) < _ROOM_FOR_PASS
-        self._active.difference_update(uids)
-        if is_full:
+        if AT_ONCE - len(self._active) < _ROOM_FOR_PASS:
             self.wake()
+        self._active.difference_update(uids)
 
     async def _hold(self, waiting: WaitingPod, team: TeamName) -> None:
         """Keep patches of an earlier leader from removing the gate of a pod, and learn what was done before."""

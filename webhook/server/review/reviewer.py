@@ -13,7 +13,7 @@ from webhook.core.admission.update_guard import ProtectedKeys, guard, guard_dema
 from webhook.core.admission.verification import confirm
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, lacks_room
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
@@ -50,8 +50,8 @@ class AdmissionReviewer:
 
     Raises webhook.kube.admission.review.ReviewError for a malformed review; any other exception is a bug.
 
-    With a `clock`, in seconds, concurrent pods get different room: advised room is reserved for a moment. Without one
-    each pod passes both webhooks before the next one is created. Without `unix_time` no message has an age.
+    With `unix_time` concurrent pods get different room: advised room is reserved for a moment. Without it each pod
+    passes both webhooks before the next one is created, and no message has an age.
     `notify_owner` reports refusals, and pods that find no room, to their controllers. `on_refusal` is called with each
     refused pod, None if it could not be read.
     """
@@ -63,7 +63,6 @@ class AdmissionReviewer:
         *,
         now_text: Callable[[], str],
         shadow_labels: ShadowLabels | None = None,
-        clock: Callable[[], float] | None = None,
         unix_time: Callable[[], float] | None = None,
         notify_owner: Callable[[OwnerEvent], None] | None = None,
         on_refusal: Callable[[Review, Pod | None, Reason], None] | None = None,
@@ -72,7 +71,6 @@ class AdmissionReviewer:
         self._unix_time = unix_time
         self._notify_owner = notify_owner
         self._on_refusal = on_refusal
-        self._clock = clock
         self._ledger = ledger
         self._shadow = Shadow(world, ledger, shadow_labels or ShadowLabels(world))
         self._now_text = now_text
@@ -101,18 +99,16 @@ class AdmissionReviewer:
         return self._answer(review, pod, decision, patch=patch)
 
     def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> tuple[Pod, Decision]:
-        world, now = self.world, 0.0 if self._clock is None else self._clock()
-        if self._clock is not None:
-            world.tentative.expire(world.fleet, now=now)
+        world = self.world
         assessed = assess(pod, requester, world)
         pod, decision = assessed.pod, decide(assessed, world)
-        if self._clock is None:
+        if self._unix_time is None:
             return pod, decision
-        if _lacks_room(decision) and world.tentative.clear(world.fleet):
+        if lacks_room(decision) and world.tentative.clear(world.fleet):
             decision = decide(assessed, world)
         if isinstance(decision, Admit) and decision.node_choice.nodes and not is_dry_run:
             taken = pod if decision.demand is pod.demand else pod._replace(demand=decision.demand)
-            world.tentative.reserve(world.fleet, decision.node_choice.nodes[0], taken, now=now)
+            world.tentative.reserve(world.fleet, decision.node_choice.nodes[0], taken, now=world.now)
         return pod, decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
@@ -266,12 +262,6 @@ _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs
 _ENFORCE, _WARN, _OFF = Enforcement.ENFORCE, Enforcement.WARN, Enforcement.OFF
 _DENY = Outcome.DENY
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
-
-
-def _lacks_room(decision: Decision) -> bool:
-    reasons = decision.reasons if isinstance(decision, Deny) else ()
-    warnings = decision.warnings if isinstance(decision, Admit) else ()
-    return any(reason.code in (Code.NO_ROOM_NOW, Code.POOL_FULL) for reason in (*reasons, *warnings))
 
 
 def _encode(uid: str, verdict: ReviewVerdict, *, patch: Sequence[Change], mode: Enforcement) -> bytes:

@@ -1,0 +1,95 @@
+"""A namespace admin tries to keep room from the line by pods that never are on a node, again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+
+import pytest
+
+from tests.attacks.attacker import Attacker, make_attacker
+from tests.control_plane.api import ApiError
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound
+from tests.scenarios.standing_fairgate import TIER, FairgateServer, serve_fairgate
+
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
+
+GATE = "fairgate.dev/queue"
+POLICY = "defaults: {onLimit: queue, onNoRoom: queue}\n"
+
+
+def sized(name: str, gpus: int, **more: object) -> dict:
+    return pod(name, gpus=gpus, cpu="1", memory="1Gi", **more)
+
+
+@contextmanager
+def repeating(act: Callable[[], object]) -> Iterator[None]:
+    """Repeat an act, one after the other, until the end of the block."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        while not is_over.is_set():
+            act()
+
+    with ThreadPoolExecutor(1) as pool:
+        attack = pool.submit(repeat)
+        try:
+            yield
+        finally:
+            is_over.set()
+        attack.result()
+
+
+def seal(fairgate: FairgateServer, namespace: str) -> None:
+    """Have PodSecurity refuse privileged pods, which have passed the mutating webhooks then."""
+    label = "pod-security.kubernetes.io/enforce=baseline"
+    fairgate.cluster.kubectl("label", "namespace", namespace, label, "--overwrite")
+
+
+def refused_by_pod_security(attacker: Attacker, name: str) -> None:
+    made = sized(name, 2)
+    made["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        attacker.create_pod(made)
+
+
+@pytest.mark.parametrize("repeats", [False, True], ids=["once", "again and again"])
+def test_pods_that_are_refused_after_the_mutating_step_keep_no_room_from_the_line(cluster, repeats):
+    """The room that was chosen for such a pod was given back only when the replica was asked again."""
+    make_nodes(cluster, 1, gpus=4)
+    with serve_fairgate(cluster, policy=POLICY) as fairgate:
+        attacker = make_attacker(cluster, fairgate.team_b)
+        seal(fairgate, attacker.namespace)
+        create_pod(cluster, fairgate.team_a, sized("first", 2))
+        wait_bound(cluster, fairgate.team_a, "first")
+        create_pod(cluster, fairgate.team_a, sized("next", 4))
+        refused_by_pod_security(attacker, "m")
+        with repeating(lambda: refused_by_pod_security(attacker, "m")) if repeats else nullcontext():
+            cluster.kubectl("delete", "pod", "first", "-n", fairgate.team_a)
+            wait_bound(cluster, fairgate.team_a, "next")
+        assert list_pods(cluster, attacker.namespace) == []
+
+
+@pytest.mark.parametrize("repeats", [False, True], ids=["once", "again and again"])
+def test_borrowers_that_never_are_bound_keep_no_room_from_a_share_however_often_they_are_made(cluster, repeats):
+    """Each promise lasts for minutes, and the next one can be had at once."""
+    make_nodes(cluster, 1, gpus=4)
+    with serve_fairgate(cluster, policy=POLICY) as fairgate:
+        attacker = make_attacker(cluster, fairgate.team_b)
+        pods = f"/api/v1/namespaces/{attacker.namespace}/pods"
+
+        def create_again() -> None:
+            with suppress(ApiError):  # it lost a race
+                attacker.api.delete(f"{pods}/m", {"gracePeriodSeconds": 0})
+            with suppress(ApiError):
+                attacker.create_pod(never)
+
+        never = sized("m", 4, labels={TIER: "preemptible"}, schedulerName="none")
+        assert "schedulingGates" not in attacker.create_pod(never)["spec"]
+        create_pod(cluster, fairgate.team_a, sized("next", 4))
+        assert GATE in [gate["name"] for gate in get_pod(cluster, fairgate.team_a, "next")["spec"]["schedulingGates"]]
+        with repeating(create_again) if repeats else nullcontext():
+            wait_bound(cluster, fairgate.team_a, "next")
