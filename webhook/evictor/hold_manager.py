@@ -98,6 +98,11 @@ class HoldManager:
         """Whether only the Eviction API may decide on a victim: budgets may cover it, or it need not go."""
         return target.is_moved or self.unevictable.is_guarded(target)
 
+    def was_put_off(self, target: EvictionTarget) -> bool:
+        """Whether the API server requested to send an eviction again later."""
+        known = self._evictions.get(target.uid)
+        return known is not None and known.put_off_since is not None
+
     def states(self, node: NodeName) -> bool:
         """Whether a node states all of the hold that it has."""
         node_hold = self.node_holds.get(node)

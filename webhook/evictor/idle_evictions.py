@@ -115,7 +115,7 @@ class IdleEvictions:
         try:
             notebook = await self._notebook(gpu_pod)
             outcome: Outcome = Evicted.ACCEPTED if notebook is None else await evict(is_trial=True)
-            if notebook is not None and outcome in (Evicted.ACCEPTED, Evicted.DELETED):
+            if notebook is not None and isinstance(outcome, Evicted) and outcome is not Evicted.GONE:
                 await stop_notebook(self._context.connection, notebook, at=now)
         except ClusterError as error:
             self._refused(gpu_pod, f"its Notebook cannot be stopped: {error}")
