@@ -15,7 +15,7 @@ import pytest
 from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import get_pod, make_namespace, make_nodes, wait_for, wait_phase
+from tests.control_plane.workbench import get_pod, make_namespace, make_nodes, wait_for, wait_phase, wait_second_after
 from tests.scenarios.evictor import alive, ask, evictor, fill, wait_bound
 from tests.scenarios.serving import wait_policy, write_policy
 from tests.scenarios.standing_fairgate import TEAM, TIER, serve_fairgate
@@ -41,7 +41,7 @@ def storm(attacker: Attacker, *names: str) -> Iterator[None]:
     over, writes = threading.Event(), [0] * WRITERS
 
     def write(number: int) -> None:
-        api = attacker.cluster.acting_as(attacker.user)
+        api = attacker.cluster.acting_as(attacker.user, connection=number + 1)
         while not over.is_set():
             for name in names:
                 body = {"metadata": {"annotations": {"mine": f"{number}-{writes[number]}"}}}
@@ -51,7 +51,6 @@ def storm(attacker: Attacker, *names: str) -> Iterator[None]:
                     if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                         raise
                 writes[number] += 1
-        api.close()
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
     for each in threads:
@@ -79,6 +78,7 @@ def test_a_borrower_that_does_not_run_yet_goes_and_no_honest_one_instead(cluster
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
         attacker = make_attacker(cluster, fairgate.team_a)
         older = fill(cluster, honest, 1, prefix="honest", gpus=4)
+        wait_second_after(cluster, get_pod(cluster, honest, *older)["status"]["startTime"])
         if has_budget:
             assert attacker.create(BUDGET).returncode == 0
         attacker.create_pod(pod("slow", gpus=4, labels=BORROW, annotations=SLOW, **SIZE))
@@ -86,6 +86,7 @@ def test_a_borrower_that_does_not_run_yet_goes_and_no_honest_one_instead(cluster
         with storm(attacker, "slow") if is_stormy else nullcontext():
             ask(cluster, fairgate.team_b, "b", gpus=4)
             wait_bound(cluster, fairgate.team_b, "b")
+        print([line for line in running.said() if line.get("event") not in ("x",)])
         assert alive(cluster, attacker.namespace) == []
         assert alive(cluster, honest) == older
         (line,) = running.said("evicted")

@@ -267,7 +267,7 @@ class HoldManager:
 
     def _is_noticed(self, uid: Uid) -> bool:
         gpu_pod = self._reclaim_index.get(uid)
-        return gpu_pod is not None and bool(gpu_pod.notice_at)
+        return gpu_pod is not None and bool(gpu_pod.pod.notice_at)
 
     def _is_placed(self, uid: Uid) -> bool:
         gpu_pod = self._reclaim_index.get(uid)

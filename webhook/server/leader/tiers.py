@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.writes.rate_limit import TokenBucket
 from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.decision import NotApplicable
 from webhook.core.model.names import TeamName, Uid
@@ -25,6 +26,10 @@ CHARGE_SECONDS: Final = 5.0
 
 AT_ONCE: Final = 50
 """Changes of one team before they are computed again: they take half a second, in which pods may have ended."""
+
+DISPLACED_AT_ONCE: Final = 50
+DISPLACED_SECONDS: Final = 6.0
+"""How many pods of a team give way to minimums of the same team at once, and after how long one more does."""
 
 
 class Rests:
@@ -62,6 +67,7 @@ class TierUpdater:
         self._promoting: dict[Uid, TierChange] = {}  # charged by this replica, and the label may not be written yet
         self._written: dict[Uid, Tier] = {}  # the label is written, and the watch has not shown it yet
         self._rests = Rests()
+        self._displaced: dict[TeamName, TokenBucket] = {}
 
     async def reconcile(self) -> None:
         """Change the labels of every team's pods to match its share in the current world."""
@@ -74,8 +80,14 @@ class TierUpdater:
             for change in due[:AT_ONCE]:
                 if self._world.policy is not policy:
                     return  # computed from a policy that is no longer in force
-                await self._apply(change)
+                if not change.is_displaced or self._may_displace(team.name):
+                    await self._apply(change)
             await asyncio.sleep(0)  # a large team takes milliseconds, and decisions wait for them
+
+    def _may_displace(self, team: TeamName) -> bool:
+        now = asyncio.get_running_loop().time()
+        full = TokenBucket.full(DISPLACED_AT_ONCE, DISPLACED_SECONDS, now=now)
+        return self._displaced.setdefault(team, full).take(now)
 
     async def _apply(self, change: TierChange) -> None:
         if change.charge.tier is Tier.GUARANTEED:
