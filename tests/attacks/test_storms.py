@@ -19,6 +19,7 @@ from tests.control_plane.workbench import get_pod, make_namespace, make_nodes, w
 from tests.scenarios.evictor import alive, ask, evictor, fill, wait_bound
 from tests.scenarios.serving import wait_policy, write_policy
 from tests.scenarios.standing_fairgate import TEAM, TIER, serve_fairgate
+from tests.scenarios.test_minimums import autoscaler, service, tiers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -86,7 +87,6 @@ def test_a_borrower_that_does_not_run_yet_goes_and_no_honest_one_instead(cluster
         with storm(attacker, "slow") if is_stormy else nullcontext():
             ask(cluster, fairgate.team_b, "b", gpus=4)
             wait_bound(cluster, fairgate.team_b, "b")
-        print([line for line in running.said() if line.get("event") not in ("x",)])
         assert alive(cluster, attacker.namespace) == []
         assert alive(cluster, honest) == older
         (line,) = running.said("evicted")
@@ -123,3 +123,48 @@ def test_labels_and_gates_are_written_once_each_whatever_its_owner_writes(start_
         ]
         assert {code for _, code in written} == {HTTPStatus.OK}
         assert {"p1", "direct", "waits"} <= {name for name, _ in written}
+
+
+def test_minimums_that_are_swapped_all_the_time_keep_no_gpu_and_change_no_tier(cluster):
+    """Each swap would make the announced victims guaranteed, and others borrow, which would be announced then."""
+    make_nodes(cluster, 2)
+    policy = "reclaim: {notice: 20s}"
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate:
+        attacker, names = make_attacker(cluster, fairgate.team_a), ("left", "right")
+        lowered = (fairgate.policy / "teams.yaml").read_text().replace('"guaranteed": 20', '"guaranteed": 10', 1)
+        write_policy(fairgate.policy, lowered)
+        wait_policy(cluster, fairgate.policy, lambda: fairgate.get("/readyz"))
+        for name, least in zip(names, (9, 1), strict=True):
+            for made in (service(name, replicas=10, asks={}), autoscaler(name, least=least, most=20)):
+                assert attacker.create(made).returncode == 0
+        full = {"left": {"guaranteed": 9, "preemptible": 1}, "right": {"guaranteed": 1, "preemptible": 9}}
+        wait_for(
+            cluster, lambda: {name: tiers(cluster, attacker.namespace, name) for name in names} == full, what="full"
+        )
+        changes = fairgate.metric("fairgate_tier_changes_total")
+        over = threading.Event()
+
+        def swap() -> None:
+            turn = 0
+            api = cluster.acting_as(attacker.user, connection=1)
+            while not over.wait(2):
+                turn += 1
+                for name, least in zip(names, (1, 9) if turn % 2 else (9, 1), strict=True):
+                    path = f"/apis/autoscaling/v2/namespaces/{attacker.namespace}/horizontalpodautoscalers/{name}"
+                    api.patch(path, {"spec": {"minReplicas": least}})
+
+        swapping = threading.Thread(target=swap)
+        with evictor(fairgate) as running:
+            swapping.start()
+            try:
+                ask(cluster, fairgate.team_b, "b", gpus=4)
+                wait_for(cluster, lambda: running.said("plan"), what="a plan")
+                victim = running.said("plan")[0]["victims"][0].rpartition("/")[2]
+                forged = attacker.kubectl("annotate", "pod", victim, "fairgate.dev/evict-at-", "--overwrite")
+                assert "(ProtectedKeyChanged)" in forged.stderr
+                wait_bound(cluster, fairgate.team_b, "b")
+            finally:
+                over.set()
+                swapping.join()
+            assert len(running.said("plan")) == 1, "one notice, and no other"
+        assert fairgate.metric("fairgate_tier_changes_total") == changes

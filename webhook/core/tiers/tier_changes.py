@@ -222,7 +222,7 @@ def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks, idle: Se
     for charge in others if rising and not rises else ():
         kept.take(charge, sign=-1)
     last = [_demoted(pod, entry, kept) for pod, entry in in_order(beyond, ranks) if not _is_kept(entry, kept)]
-    return found + [replace(change, is_displaced=bool(rises)) for change in last]
+    return found + [replace(change, is_displaced=bool(rises)) for change in reversed(last)]  # the newest first
 
 
 def _is_kept(entry: UsageEntry, kept: ShareTaken) -> bool:
