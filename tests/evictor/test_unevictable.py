@@ -61,8 +61,8 @@ async def test_a_borrower_whose_changes_overtake_its_eviction_is_deleted_and_no_
         await stage.until(lambda: stage.names() == {"good", "b"})
     (text,) = [event.message for event in stage.events if event.reason == "Reclaimed" and event.about.name == "stormy"]
     assert text.endswith("; deleted, since it changed faster than the API server could evict it")
-    counts = serving.total(stage.metrics.expose().body.decode(), "fairgate_reclaim_evictions_total", outcome="overtaken")
-    assert counts == 1
+    body = stage.metrics.expose().body.decode()
+    assert serving.total(body, "fairgate_reclaim_evictions_total", outcome="overtaken") == 1
 
 
 async def test_a_borrower_under_a_budget_is_not_deleted_before_budgets_end(stage):

@@ -132,10 +132,8 @@ class TestTheNextRound:
         assert gone(found) == ["other"]
 
     def test_the_others_keep_their_notice_where_one_is_no_longer_to_be_had(self):
-        there = scene(
-            [victim("refused", started=9), victim("announced", started=1), *(victim(f"cheap{n}", started=9) for n in range(2))],
-            refused=frozenset({Uid("refused")}),
-        )
+        cheap = [victim(f"cheap{n}", started=9) for n in range(2)]
+        there = scene([victim("refused"), victim("announced", started=1), *cheap], refused=frozenset({Uid("refused")}))
         before = {Uid("b"): {Uid("refused"), Uid("announced")}}
         found = plan_limits([asked(count=2)], [level()], there, before=before)
         assert gone(found) == ["announced", "cheap0"]
