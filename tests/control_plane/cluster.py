@@ -79,7 +79,7 @@ class ControlPlane:
         self.kubeconfig = self.folder / "kubeconfig"
         self.api = self._client()
         self.standing: Standing | None = None
-        self._clients: dict[str, Api] = {}
+        self._clients: dict[tuple[str, int], Api] = {}
         self.kubectl = Kubectl(
             binaries["kubectl"], kubeconfig=self.kubeconfig, environment=self.processes.environment()
         )
@@ -141,11 +141,14 @@ class ControlPlane:
             else:
                 self.start(name)
 
-    def acting_as(self, user: str) -> Api:
-        """The API as a plain user, by impersonation; closed with the control plane."""
-        if user not in self._clients:
-            self._clients[user] = self._client(acts_as=user)
-        return self._clients[user]
+    def acting_as(self, user: str, *, connection: int = 0) -> Api:
+        """The API as a plain user, by impersonation; closed with the control plane.
+
+        Each connection sends one request at a time.
+        """
+        if (user, connection) not in self._clients:
+            self._clients[user, connection] = self._client(acts_as=user)
+        return self._clients[user, connection]
 
     @property
     def kept(self) -> frozenset[str]:

@@ -214,6 +214,7 @@ async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answer
     progress = SimpleNamespace(
         begin=lambda target, node: table.send(target.uid, node),
         is_guarded=lambda _: False,
+        was_put_off=lambda _: False,
         answered=lambda *events: answered.append(events),
     )
     executor = Executor(stage.context(ClusterView(stage.policy)))

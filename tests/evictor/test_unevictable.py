@@ -50,6 +50,21 @@ async def test_a_borrower_whose_eviction_fails_is_deleted(stage):
     assert stage.reasons().count("Reclaimed") == 1
 
 
+async def test_a_borrower_whose_changes_overtake_its_eviction_is_deleted_and_no_other_goes(stage):
+    stage.node("n0")
+    stage.node("n1")
+    stage.borrower("stormy", on="n0", gpus=4, created=rfc3339(int(stage.now())))
+    stage.borrower("good", on="n1", gpus=4, created=rfc3339(int(stage.now()) - 3_600))
+    stage.api.faults["post /api/v1/namespaces/team-a/pods/stormy/eviction"].append(Answer(409))
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.names() == {"good", "b"})
+    (text,) = [event.message for event in stage.events if event.reason == "Reclaimed" and event.about.name == "stormy"]
+    assert text.endswith("; deleted, since it changed faster than the API server could evict it")
+    body = stage.metrics.expose().body.decode()
+    assert serving.total(body, "fairgate_reclaim_evictions_total", outcome="overtaken") == 1
+
+
 async def test_a_borrower_under_a_budget_is_not_deleted_before_budgets_end(stage):
     """The API server's failure may hide that the budget does not allow it."""
     stage.node("n0")

@@ -17,6 +17,7 @@ from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
+from webhook.core.tiers.adoption import unlabeled_borrowers
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
@@ -72,8 +73,13 @@ class ClusterView:
             self._set_in_line(waiting)
         self.changed.set()
 
+    def find_borrowers(self) -> None:
+        """Find the pods that borrow and have no label yet: they are victims like others."""
+        self.reclaim_index.set_borrowing(unlabeled_borrowers(self.world))
+
     def update_tiers(self) -> None:
-        """Give pods without a decision the tiers that they would have by now, while policy is not enforced."""
+        """Give pods without a decision the tiers that they have by now, or would have while policy is not enforced."""
+        self.find_borrowers()
         for uid in self._shadow_labels.update_tiers(team.name for team in self.world.policy.teams):
             gpu_pod = self.reclaim_index.get(uid)
             if gpu_pod is not None:

@@ -28,6 +28,7 @@ class Executor:
         self._connection = context.connection
         self._is_leading = context.is_leading
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._eviction_slots = asyncio.Semaphore(AT_ONCE)  # one takes ten seconds where its pod keeps changing
 
     async def try_out(
         self, targets: Sequence[EvictionTarget], *, is_guarded: Callable[[EvictionTarget], bool]
@@ -109,10 +110,11 @@ class Executor:
         progress.noticed(target, node)
 
     async def _evict(self, target: EvictionTarget, node: NodeName, progress: HoldManager) -> None:
-        async with self._slots:
+        async with self._eviction_slots:
             if self._is_leading() and progress.begin(target, node):
-                is_guarded = progress.is_guarded(target)
-                progress.answered(target, await evictions.evict(self._connection, target, is_guarded=is_guarded))
+                is_guarded, is_repeated = progress.is_guarded(target), progress.was_put_off(target)
+                evicting = evictions.evict(self._connection, target, is_guarded=is_guarded, is_repeated=is_repeated)
+                progress.answered(target, await evicting)
 
     async def _limited(self, request: Coroutine[Any, Any, _T]) -> _T:
         async with self._slots:

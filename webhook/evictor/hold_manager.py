@@ -98,6 +98,11 @@ class HoldManager:
         """Whether only the Eviction API may decide on a victim: budgets may cover it, or it need not go."""
         return target.is_moved or self.unevictable.is_guarded(target)
 
+    def was_put_off(self, target: EvictionTarget) -> bool:
+        """Whether the API server requested to send an eviction again later."""
+        known = self._evictions.get(target.uid)
+        return known is not None and known.put_off_since is not None
+
     def states(self, node: NodeName) -> bool:
         """Whether a node states all of the hold that it has."""
         node_hold = self.node_holds.get(node)
@@ -262,7 +267,7 @@ class HoldManager:
 
     def _is_noticed(self, uid: Uid) -> bool:
         gpu_pod = self._reclaim_index.get(uid)
-        return gpu_pod is not None and bool(gpu_pod.notice_at)
+        return gpu_pod is not None and bool(gpu_pod.pod.notice_at)
 
     def _is_placed(self, uid: Uid) -> bool:
         gpu_pod = self._reclaim_index.get(uid)

@@ -74,8 +74,8 @@ class IdleEvictions:
         self._has_resumed = True
         index = self._context.cluster_view.reclaim_index
         for gpu_pod in index.all():
-            at = gpu_pod.notice_at
-            if at is not None and gpu_pod.pod.idle_since and index.evictions.get(gpu_pod.uid) is None:
+            at = gpu_pod.pod.notice_at
+            if at and gpu_pod.pod.idle_since and index.evictions.get(gpu_pod.uid) is None:
                 latest = now + rules.notice_seconds
                 self._at[gpu_pod.uid] = at if now <= at <= latest else latest
 
@@ -92,7 +92,7 @@ class IdleEvictions:
     async def _withdraw(self, uids: Iterable[Uid]) -> None:
         for uid in list(uids):
             gpu_pod = self._context.cluster_view.reclaim_index.staying(uid)
-            if gpu_pod is None or gpu_pod.notice_at is None:
+            if gpu_pod is None or not gpu_pod.pod.notice_at:
                 del self._at[uid]
                 continue
             try:
@@ -115,7 +115,7 @@ class IdleEvictions:
         try:
             notebook = await self._notebook(gpu_pod)
             outcome: Outcome = Evicted.ACCEPTED if notebook is None else await evict(is_trial=True)
-            if notebook is not None and outcome in (Evicted.ACCEPTED, Evicted.DELETED):
+            if notebook is not None and isinstance(outcome, Evicted) and outcome is not Evicted.GONE:
                 await stop_notebook(self._context.connection, notebook, at=now)
         except ClusterError as error:
             self._refused(gpu_pod, f"its Notebook cannot be stopped: {error}")

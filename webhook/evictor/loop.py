@@ -117,6 +117,7 @@ class Reclaimer:
                         has_resumed = True
                     if not self._cluster_view.world.policy.is_enforced:
                         self._manager.abandon()
+                    self._cluster_view.find_borrowers()
                     await self._look()
                     await self._look_at_limits()
                     if not self._is_unfinished:

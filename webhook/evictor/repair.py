@@ -96,7 +96,7 @@ class Repair:
 
     async def _replace(self, gpu_pod: ReclaimPod) -> None:
         outcome = await self._delete(gpu_pod)
-        if outcome is Evicted.ACCEPTED:
+        if isinstance(outcome, Evicted) and outcome is not Evicted.GONE:
             self._publish(gpu_pod, EventReason.REPLACED, "deleted, so that its controller replaces it")
         elif not isinstance(outcome, Evicted):
             self._context.logs.event.warning("stranded pod not replaced", **pod_fields(gpu_pod.pod), why=outcome.why)

@@ -90,10 +90,11 @@ class EvictionReporter:
         gpu_pod, waiting = self._reclaim_index.get(target.uid), self._asker(target.beneficiary)
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
         match outcome:
-            case Evicted.ACCEPTED | Evicted.DELETED:
-                is_deleted = outcome is Evicted.DELETED
-                self._metrics.eviction("deleted" if is_deleted else "evicted")
-                self._logs.event.info("evicted", **named, claim=target.beneficiary, is_deleted=is_deleted)
+            case Evicted.ACCEPTED | Evicted.DELETED | Evicted.OVERTAKEN:
+                self._metrics.eviction(outcome)
+                is_deleted = outcome is not Evicted.ACCEPTED
+                how = {"outcome": str(outcome), "is_deleted": is_deleted}
+                self._logs.event.info("evicted", **named, claim=target.beneficiary, **how)
                 if gpu_pod is not None and target.is_moved:
                     why = self._moves.moved(target, gpu_pod, now=now)
                     self._notify_people(NotifyKind.EVICTIONS, gpu_pod, why)
@@ -109,12 +110,14 @@ class EvictionReporter:
                     if waiting is not None:
                         why = _reason(waiting, gpu_pod.team, gpu_pod.demand.gpus, self._sums())
                         why += self._of_minimum(gpu_pod.pod.replica.workload)
+                        if outcome is Evicted.OVERTAKEN:
+                            why += "; deleted, since it changed faster than the API server could evict it"
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
                         self._notify_people(NotifyKind.EVICTIONS, gpu_pod, why)
             case Evicted.GONE:
-                self._metrics.eviction("gone")
+                self._metrics.eviction(outcome)
             case Refused():
                 self._metrics.eviction("refused")
                 self.refused(target, outcome, pause_seconds=pause_seconds)

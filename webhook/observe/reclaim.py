@@ -13,7 +13,8 @@ from webhook.observe.process import Component, ProcessMetrics
 
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 PLAN_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
-OUTCOMES: Final = ("evicted", "deleted", "gone", "refused", "later")
+OUTCOMES: Final = ("evicted", "deleted", "overtaken", "gone", "refused", "later")
+"""Deleted: the Eviction API failed, or budgets no longer count. Overtaken: the pod changed faster than these."""
 OBSTACLES: Final = ("budget", "policy", "failure", "stuck")
 """What keeps borrowing pods from going; stuck: its eviction was accepted, and it does not end."""
 
@@ -33,7 +34,7 @@ class ReclaimMetrics(ProcessMetrics):
             "surplus_victims", "Victims beyond their workload's minimum of replicas, by team.", "team"
         )
         self._evictions = self._counter(
-            "evictions", "Evictions requested. `outcome`: evicted, deleted, gone, refused, later.", "outcome"
+            "evictions", "Evictions requested. `outcome`: evicted, deleted, overtaken, gone, refused, later.", "outcome"
         )
         self._broken = self._counter("broken_holds", "Holds given up before their pods had their room.")
         self._seated = Histogram(

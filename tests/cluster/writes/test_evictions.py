@@ -53,9 +53,8 @@ async def test_another_pod_of_the_same_name_is_left_alone(api, connection):
         (Answer(429, retry_after="7"), Later),
         (Answer(500), Refused),
         (Answer(403), Refused),
-        (Answer(409), Later),
     ],
-    ids=["its budget is used up", "its budget is not counted yet", "two budgets", "a policy forbids it", "a conflict"],
+    ids=["its budget is used up", "its budget is not counted yet", "two budgets", "a policy forbids it"],
 )
 async def test_a_refusal_is_distinguished_from_a_postponement(api, connection, answer, want):
     uid = put(api)
@@ -66,6 +65,40 @@ async def test_a_refusal_is_distinguished_from_a_postponement(api, connection, a
     assert api.objects[PODS]
     if answer.retry_after:
         assert outcome.seconds == 7
+
+
+class TestAPodThatChangesFasterThanItIsEvicted:
+    async def test_is_deleted_by_its_uid_after_a_dry_run(self, api, connection):
+        uid = put(api)
+        api.faults["post"].append(Answer(409))
+        assert await evict(connection, target(uid)) is Evicted.OVERTAKEN
+        assert not api.objects[PODS]
+        assert [each["deleteOptions"].get("dryRun") for each in api.evictions] == [["All"]]
+
+    @pytest.mark.parametrize("answer", [Answer(429), Answer(403), Answer(500), Answer(409)], ids=str)
+    async def test_stays_where_the_dry_run_does_not_allow_it(self, api, connection, answer):
+        uid = put(api)
+        api.faults["post"].extend([Answer(409), answer])
+        assert isinstance(await evict(connection, target(uid)), Later)
+        assert api.objects[PODS]
+
+    async def test_is_evicted_later_where_its_budget_may_not_be_counted_yet_and_deleted_then(self, api, connection):
+        uid = put(api)
+        api.faults["post"].extend([Answer(429, retry_after="10")] * 2)
+        assert isinstance(await evict(connection, target(uid)), Later)
+        assert await evict(connection, target(uid), is_repeated=True) is Evicted.OVERTAKEN
+
+    async def test_is_not_deleted_where_its_budget_is_used_up(self, api, connection):
+        uid = put(api)
+        api.faults["post"].append(Answer(429))
+        assert isinstance(await evict(connection, target(uid), is_repeated=True), Refused)
+        assert api.objects[PODS]
+
+    async def test_is_not_deleted_by_a_dry_run(self, api, connection):
+        uid = put(api)
+        api.faults["post"].append(Answer(409))
+        assert isinstance(await evict(connection, target(uid), is_trial=True), Later)
+        assert api.objects[PODS]
 
 
 async def test_a_request_whose_connection_breaks_is_repeated(api, connection, monkeypatch):

@@ -1,10 +1,13 @@
 """Relabeling one pod that meanwhile changes, ends or is replaced."""
 
+import asyncio
+
 import pytest
 
 from tests import builders
-from tests.cluster.support.fake_api import Answer
+from tests.cluster.support.fake_api import Answer, Held
 from tests.core.support import make
+from tests.server.support.harness import until
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.decision import Charge
@@ -37,11 +40,23 @@ async def test_a_label_is_written_once_and_then_found(api, connection):
     assert (label(api), api.count("patch")) == ("guaranteed", 1)
 
 
-async def test_a_pod_that_changed_meanwhile_is_read_again(api, connection):
+async def test_what_its_owner_writes_meanwhile_is_not_in_the_way(api, connection):
+    pod, held = put(api), Held()
+    api.faults["patch"].append(held)
+    raising = asyncio.create_task(raised(connection, pod))
+    await until(lambda: api.count("patch"))
+    stored = api.objects[PODS]["team-a/p"]
+    api.put(PODS, "p", namespace="team-a", **(stored | {"metadata": stored["metadata"] | {"annotations": {"x": "1"}}}))
+    held.go.set()
+    assert await raising is RelabelResult.DONE
+    assert (label(api), api.count("get"), api.count("patch")) == ("guaranteed", 1, 1)
+
+
+async def test_a_pod_that_another_leader_changed_meanwhile_is_read_again(api, connection):
     pod = put(api)
-    api.faults["patch"].extend([Answer(409), Answer(409)])
+    api.faults["patch"].append(Answer(422))
     assert await raised(connection, pod) is RelabelResult.DONE
-    assert (api.count("get"), api.count("patch")) == (3, 3)
+    assert (api.count("get"), api.count("patch")) == (2, 2)
 
 
 async def test_a_pod_that_keeps_changing_is_an_error_for_now(api, connection):
@@ -49,6 +64,7 @@ async def test_a_pod_that_keeps_changing_is_an_error_for_now(api, connection):
     api.always["patch"] = Answer(409)
     with pytest.raises(ApiError, match="409"):
         await raised(connection, pod)
+    assert api.count("patch") == 2
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,13 @@ class TestTheNextRound:
         found = plan_limits([asked()], [level()], there, before={Uid("b"): {Uid("refused")}})
         assert gone(found) == ["other"]
 
+    def test_the_others_keep_their_notice_where_one_is_no_longer_to_be_had(self):
+        cheap = [victim(f"cheap{n}", started=9) for n in range(2)]
+        there = scene([victim("refused"), victim("announced", started=1), *cheap], refused=frozenset({Uid("refused")}))
+        before = {Uid("b"): {Uid("refused"), Uid("announced")}}
+        found = plan_limits([asked(count=2)], [level()], there, before=before)
+        assert gone(found) == ["announced", "cheap0"]
+
 
 def is_enough(victims, short, levels, taken):
     return all(

@@ -9,7 +9,8 @@ from webhook.core.model.names import WorkloadName
 from webhook.core.model.replica import NO_REPLICA, Replica
 from webhook.core.model.tier import Tier
 from webhook.core.tiers.minimum_first import Rank, ranks_of
-from webhook.core.tiers.tier_changes import tier_changes
+from webhook.core.tiers.tier_changes import NOTICED_SECONDS, tier_changes
+from webhook.core.world.minimums import TIER_SECONDS
 
 WEB, CHAT = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/chat")
 POLICY = make.policy(make.team(guaranteed=4, limit_=None))
@@ -45,6 +46,41 @@ def test_a_minimum_takes_the_place_of_what_is_beyond_another():
     }
     texts = [change.message.text for change in tier_changes(place.policy.teams[0], place)]
     assert texts[0].startswith("now preemptible: it is beyond its workload's minimum, and another workload's minimum")
+
+
+def test_a_pod_whose_eviction_is_announced_stays_as_it_is_for_its_share_and_for_its_minimum():
+    """Its owner could otherwise make it guaranteed by freeing the share, or by another minimum."""
+    now = 1_000_000
+    freed = [pod("o", "preemptible", notice_at=now + 30)]
+    minimum = [*replicas(WEB, 1, "gggg"), *replicas(CHAT, 2, "ppp", created=9)]
+    minimum[4] = minimum[4]._replace(notice_at=now + 30)
+    for pods, want in ((freed, {}), (minimum, {"web3": "preemptible", "chat1": "guaranteed"})):
+        place = world_of(*pods)
+        place.tick(now)
+        assert changes(place) == want
+        place.tick(now + 30 + NOTICED_SECONDS)
+        assert set(changes(place)) > set(want), "an announcement that was never carried out nor withdrawn"
+
+
+def test_a_minimum_that_its_owner_swaps_with_another_all_the_time_changes_no_tier():
+    place = world_of(*replicas(WEB, None, "gggg"), *replicas(CHAT, None, "pppp", created=9))
+    place.minimums.set_scaler("web", WEB, 3)
+    place.minimums.set_scaler("chat", CHAT, 1)
+    assert changes(place) == {"web3": "preemptible", "chat0": "guaranteed"}
+    for uid, tier in (("web3", "preemptible"), ("chat0", "guaranteed")):
+        place.set_pod(place.pod(uid)._replace(tier_label=tier))
+    for turn in range(1, 20):
+        place.tick(1_000_000 + 18 * turn)
+        place.minimums.set_scaler("web", WEB, 1 if turn % 2 else 3)
+        place.minimums.set_scaler("chat", CHAT, 3 if turn % 2 else 1)
+        assert changes(place) == {}
+    place.tick(1_000_000 + 18 * turn + TIER_SECONDS)
+    assert changes(place) == {
+        "web1": "preemptible",
+        "web2": "preemptible",
+        "chat1": "guaranteed",
+        "chat2": "guaranteed",
+    }
 
 
 def test_pods_without_a_minimum_neither_give_way_nor_take():

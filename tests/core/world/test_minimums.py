@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.support import make
 from webhook.core.model.names import WorkloadName
 from webhook.core.model.replica import NO_REPLICA, Replica
-from webhook.core.world.minimums import MOST_SCALERS, Minimums, Replicas
+from webhook.core.world.minimums import MOST_SCALERS, TIER_SECONDS, Minimums, Replicas
 
 WEB, CHAT = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/chat")
 
@@ -46,6 +46,49 @@ def test_an_autoscaler_that_turns_to_another_workload_leaves_the_first():
     assert (found.of(WEB), found.is_scaled(WEB), found.is_scaled(CHAT)) == (None, False, True)
     assert [found.remove_scaler("team-a/web") for _ in range(2)] == [True, False]
     assert turned == [(WEB, True), (WEB, False), (CHAT, True), (CHAT, False)]
+
+
+class TestForTiers:
+    def test_the_first_minimum_counts_at_once_and_another_one_after_a_while(self):
+        found = filled("a", "b", "c")
+        found.set_scaler("team-a/web", WEB, 1)
+        assert found.for_tiers(WEB) == 1
+        found.set_scaler("team-a/web", WEB, 2)
+        assert (found.of(WEB).minimum, found.for_tiers(WEB)) == (2, 1)
+        found.now += TIER_SECONDS - 1
+        assert found.for_tiers(WEB) == 1
+        found.now += 1
+        assert found.for_tiers(WEB) == 2
+
+    def test_one_that_changes_all_the_time_never_does(self):
+        found = filled("a", "b", "c")
+        for number in range(20):
+            found.set_scaler("team-a/web", WEB, 1 + number % 2)
+            found.now += TIER_SECONDS - 1
+            assert found.for_tiers(WEB) == 1
+
+    def test_neither_does_one_of_an_autoscaler_that_is_created_again_and_again(self):
+        found = filled("a", "b", "c")
+        for number in range(20):
+            found.set_scaler("team-a/web", WEB, 1 + number % 2)
+            assert found.for_tiers(WEB) == 1
+            found.remove_scaler("team-a/web")
+            assert found.for_tiers(WEB) == 0
+            found.now += 1
+
+    def test_nor_one_that_counts_only_while_there_is_one_more_pod(self):
+        found = filled("a", "b", minimum=1)
+        assert found.for_tiers(WEB) == 1
+        for _ in range(20):
+            found.remove_pod("b")
+            assert found.for_tiers(WEB) == 1
+            found.now += TIER_SECONDS - 1
+            found.set_pod("b", Replica(WEB, 1), is_ready=True)
+            assert found.for_tiers(WEB) == 1
+        found.remove_pod("b")
+        assert found.for_tiers(WEB) == 1
+        found.now += TIER_SECONDS
+        assert found.for_tiers(WEB) == 0
 
 
 def test_few_of_many_autoscalers_of_one_workload_are_kept():

@@ -6,8 +6,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonpatch import JsonPatchException
 
 from tests import builders as b
+from tests.cluster.support.fake_writes import without_absent
 from tests.core.support.make import ALICE, policy, resident, team, world
 from tests.examples import examples
 from tests.kube.conftest import admit_of
@@ -19,7 +21,7 @@ from webhook.core.model.decision import Deny, NodeChoice, NotApplicable, Queue
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Mode, OnLimit
 from webhook.core.model.selector import Operator, Requirement
-from webhook.kube.admission.pod_patch import apply, operations, queue_operations, release_operations
+from webhook.kube.admission.pod_patch import apply, line_operations, operations, queue_operations, release_operations
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import to_pod
 from webhook.kube.pod.waiting_pods import to_waiting
@@ -44,7 +46,8 @@ def queued(manifest, place):
 
 def released(manifest, node_choice=None):
     choice = node_choice or NodeChoice(Mode.AUTO, ("n1", "n2"))
-    return apply(manifest, release_operations(PODS.decode(json.dumps(manifest)), admit_of(choice), now_text=NOW))
+    patch = release_operations(PODS.decode(json.dumps(manifest)), admit_of(choice), now_text=NOW)
+    return apply(manifest, without_absent(manifest, patch))
 
 
 @st.composite
@@ -173,6 +176,55 @@ def test_a_released_pod_keeps_no_room_and_no_reason_to_wait():
     waiting["metadata"]["annotations"] |= {keys.RECLAIMING: "2026-01-01T00:00:00Z", "mine": "x"}
     annotations = released(waiting)["metadata"]["annotations"]
     assert set(annotations) == {keys.DECISION, "mine"}
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("metadata", {"uid": "u2"}),
+        ("metadata", {"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        ("spec", {"nodeSelector": {"zone": "b"}}),
+        ("spec", {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [named("n9")]}]}}}}),
+        ("spec", {"schedulingGates": [{"name": FOREIGN}, {"name": keys.QUEUE_GATE}]}),
+    ],
+    ids=["is another pod", "is being deleted", "has a node selector", "has a node affinity", "has other gates"],
+)
+def test_a_release_fails_where_what_was_judged_changed_since(part, change):
+    stored = queued(b.pod("p", namespace="team-a", gpus=1, uid="u1"), full_world())
+    choice = NodeChoice(Mode.AUTO, ("n1", "n2"))
+    patch = release_operations(PODS.decode(json.dumps(stored)), admit_of(choice), now_text=NOW)
+    stored[part] |= change
+    with pytest.raises(JsonPatchException):
+        apply(stored, without_absent(stored, patch))
+
+
+def test_a_release_does_not_depend_on_what_its_owner_writes_all_the_time():
+    stored = queued(
+        b.pod("p", namespace="team-a", gpus=1, uid="u1", tolerations=[{"operator": "Exists"}]), full_world()
+    )
+    choice = NodeChoice(Mode.AUTO, ("n1", "n2"))
+    patch = release_operations(PODS.decode(json.dumps(stored)), admit_of(choice), now_text=NOW)
+    stored["metadata"]["labels"]["mine"] = "7"
+    stored["metadata"]["annotations"]["mine"] = "7"
+    del stored["metadata"]["annotations"][keys.WAITING]
+    stored["metadata"]["annotations"][keys.GANG_WHOLE] = "4"
+    stored["spec"]["tolerations"][0]["tolerationSeconds"] = 7
+    done = apply(stored, without_absent(stored, patch))
+    assert set(done["metadata"]["annotations"]) == {keys.DECISION, "mine"}
+    assert done["metadata"]["labels"]["mine"] == "7"
+    assert done["spec"]["schedulingGates"] == []
+
+
+def test_a_pod_whose_charge_is_taken_back_has_another_decision_each_time():
+    stored, decisions = queued(b.pod("p", namespace="team-a", gpus=1, uid="u1"), full_world()), []
+    for version in ("7", "8", "9"):
+        stored["metadata"]["resourceVersion"] = version
+        patch = line_operations(PODS.decode(json.dumps(stored)), {keys.WAITING: "waits"}, is_held=True)
+        stored = apply(stored, patch)
+        decisions.append(json.loads(stored["metadata"]["annotations"][keys.DECISION]))
+    assert [each.pop("held") for each in decisions] == ["7", "8", "9"]
+    assert decisions[0] == decisions[2]
+    assert to_waiting(PODS.decode(json.dumps(stored)), BUILT_IN_RESOURCES).user == ALICE.username
 
 
 FORGED = {

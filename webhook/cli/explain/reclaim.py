@@ -17,6 +17,7 @@ from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, RoomKept, outlook
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
+from webhook.core.tiers.adoption import unlabeled_borrowers
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import read_node_hold
@@ -51,6 +52,7 @@ class Evictions:
         for each in found:
             if each.get("kind") == "Pod":
                 _index(each, reclaim_index, world, policy)
+        reclaim_index.set_borrowing(unlabeled_borrowers(world))
         held = world.fleet.held_bits
         for node in list(world.fleet.nodes()):
             if node.is_held:

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
 
@@ -34,12 +34,16 @@ _BY_BUDGETS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_E
 """What the API server answers where a budget is used up or not counted yet, or where there are several."""
 
 
-class Evicted(Enum):
-    """Success: the pod is evicted (or would be), or deleted without the Eviction API, or was gone before."""
+class Evicted(StrEnum):
+    """Success: the pod is evicted (or would be), or deleted without the Eviction API, or was gone before.
 
-    ACCEPTED = auto()
-    DELETED = auto()
-    GONE = auto()
+    OVERTAKEN: deleted, since its changes overtook each eviction.
+    """
+
+    ACCEPTED = "evicted"
+    DELETED = "deleted"
+    OVERTAKEN = "overtaken"
+    GONE = "gone"
 
 
 class EvictionObstacle(StrEnum):
@@ -74,35 +78,46 @@ Outcome = Evicted | Refused | Later
 
 
 async def evict(
-    connection: ApiConnection, target: EvictionTarget, *, is_guarded: bool = True, is_trial: bool = False
+    connection: ApiConnection,
+    target: EvictionTarget,
+    *,
+    is_guarded: bool = True,
+    is_trial: bool = False,
+    is_repeated: bool = False,
 ) -> Outcome:
     """Evict a pod, or only check whether that is allowed; never another pod of the same name.
 
     It is deleted, with the condition of an evicted pod, where its budgets do not allow its eviction and no longer
-    count, and where the Eviction API fails and no budget could object: `is_guarded` says that one could. A pod that
-    is too large to be updated, and so to be evicted, is made smaller first.
+    count, where the Eviction API fails and no budget could object (`is_guarded` says that one could), and where its
+    changes overtake an eviction that a dry run allows. A pod that is too large to be updated, and so to be evicted, is
+    made smaller first. `is_repeated`: its eviction was put off before.
     """
-    seconds = TRIAL_SECONDS if is_trial else SECONDS
-    body = eviction(target, is_trial=is_trial)
-
-    async def failure_of_eviction() -> ClusterError | None:
-        where = f"{_path(target)}/eviction"
-        return await _failure(connection, "POST", where, body, action="create pods/eviction", seconds=seconds)
-
-    failure = await failure_of_eviction()
+    failure = await _failure_of_eviction(connection, target, is_trial=is_trial)
     for _ in range(_REDUCTIONS):
         if failure is None or is_trial or not _is_fault(failure) or not await _reduce(connection, target):
             break
-        failure = await failure_of_eviction()
+        failure = await _failure_of_eviction(connection, target, is_trial=False)
     if failure is None:
         return Evicted.ACCEPTED
+    deleted = Evicted.DELETED
     if not _calls_for_deletion(failure, target, is_guarded=is_guarded):
-        return _explain(failure, is_guarded=is_guarded)
+        is_overtaken = not is_trial and _may_be_overtaken(failure, is_repeated=is_repeated)
+        if not is_overtaken or await _failure_of_eviction(connection, target, is_trial=True) is not None:
+            return _explain(failure, is_guarded=is_guarded)
+        deleted = Evicted.OVERTAKEN
     if not is_trial:
         await _mark_disrupted(connection, target)
-    body = deletion(target, is_trial=is_trial)
+    body, seconds = deletion(target, is_trial=is_trial), TRIAL_SECONDS if is_trial else SECONDS
     failure = await _failure(connection, "DELETE", _path(target), body, action="delete pods", seconds=seconds)
-    return Evicted.DELETED if failure is None else _explain(failure, is_guarded=False)
+    return deleted if failure is None else _explain(failure, is_guarded=False)
+
+
+async def _failure_of_eviction(
+    connection: ApiConnection, target: EvictionTarget, *, is_trial: bool
+) -> ClusterError | None:
+    where, body = f"{_path(target)}/eviction", eviction(target, is_trial=is_trial)
+    seconds = TRIAL_SECONDS if is_trial else SECONDS
+    return await _failure(connection, "POST", where, body, action="create pods/eviction", seconds=seconds)
 
 
 async def _failure(
@@ -138,6 +153,19 @@ def _calls_for_deletion(failure: ClusterError, target: EvictionTarget, *, is_gua
     return _is_fault(failure) and (target.is_past_budgets or not is_guarded)
 
 
+def _may_be_overtaken(failure: ClusterError, *, is_repeated: bool) -> bool:
+    """Whether an eviction may have failed only because its pod keeps changing; a dry run then says what budgets allow.
+
+    kube-apiserver evicts a pod that does not run, or is not ready, only at the resourceVersion that it read. It answers
+    409 after 20 conflicts in ten seconds. Where a budget covers a pod that is not ready it answers the first conflict
+    as if the budget was not counted yet, which is believed once.
+    """
+    if not isinstance(failure, ApiError):
+        return False
+    is_uncounted = failure.status == HTTPStatus.TOO_MANY_REQUESTS and bool(failure.retry_after_seconds)
+    return failure.is_conflict or (is_repeated and is_uncounted)
+
+
 async def _reduce(connection: ApiConnection, target: EvictionTarget) -> bool:
     """Make a pod smaller that is too large to be updated, and so to be deleted; return whether it is smaller now."""
     with suppress(ClusterError):
@@ -169,7 +197,7 @@ def _explain(failure: ClusterError, *, is_guarded: bool) -> Outcome:
         case HTTPStatus.NOT_FOUND:
             return Evicted.GONE
         case HTTPStatus.CONFLICT:
-            # It changed faster than the API server could retry; or another pod has its name, which the watch will show.
+            # Another pod has its name, which the watch will show; or a dry run did not allow its deletion.
             return Later(str(failure), LATER_SECONDS)
         case _ if failure.retry_after_seconds:
             return Later(str(failure), failure.retry_after_seconds)  # its budget is not counted yet, or it is busy

@@ -9,6 +9,7 @@ from webhook.core.model.names import NodeName, TeamName
 from webhook.core.reclaim.held_nodes import HeldNodes
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
 from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
+from webhook.kube.pod.tier_patch import FIELD_MANAGER
 from webhook.kube.reclaim.holds import (
     hold_patch,
     keep_room_patch,
@@ -96,5 +97,5 @@ async def take_notice_back(connection: ApiConnection, target: EvictionTarget) ->
 
 
 async def _annotate(connection: ApiConnection, target: EvictionTarget, patch: bytes) -> None:
-    path = pod_path(target.namespace, target.name)
-    await connection.send("PATCH", path, patch, action="patch pods", content_type=MERGE_PATCH)
+    path, by = pod_path(target.namespace, target.name), {"fieldManager": FIELD_MANAGER}
+    await connection.send("PATCH", path, patch, action="patch pods", content_type=MERGE_PATCH, params=by)

@@ -4,16 +4,15 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from webhook.cluster.api.client import MERGE_PATCH, ApiConnection
+from webhook.cluster.api.client import JSON_PATCH, MERGE_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.one_object import pod_path, read
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
 from webhook.kube.pod.tier_patch import FIELD_MANAGER, LabeledPod, read_labeled_pod, tier_patch
 
-_TRIES: Final = 4
-"""Kubelet and scheduler write a new pod several times a second: two changes in a row between our read and write are
-rare, and a failed change is retried with the next change of the world."""
+_TRIES: Final = 2
+"""Only Fairgate writes what the patch tests: an earlier leader may have done so between our read and write."""
 
 
 class RelabelResult(Enum):
@@ -31,8 +30,9 @@ async def relabel(
 
     Raises ClusterError if the API server did not accept it.
 
-    Reads first: the patch carries UID and resourceVersion, and rewrites the current decision. If the response to a
-    write was lost, the next call finds it done. A process that was paused after the read finds that it no longer leads.
+    Reads first: the patch tests what it read of Fairgate's own keys, and rewrites the current decision; other writes to
+    the pod are not in its way. If the response to a write was lost, the next call finds it done. A process that was
+    paused after the read finds that it no longer leads.
     """
     path = pod_path(pod.namespace, pod.name)
     failures = 0
@@ -44,18 +44,19 @@ async def relabel(
             return RelabelResult.ALREADY
         if not is_leading():
             raise ClusterError("cannot patch pods: this replica is no longer the leader")
+        patch = tier_patch(found, charge.tier, team=charge.team)
         try:
             await connection.send(
                 "PATCH",
                 path,
-                tier_patch(found, charge.tier, team=charge.team),
+                patch.body,
                 action="patch pods",
-                content_type=MERGE_PATCH,
+                content_type=MERGE_PATCH if patch.is_merge else JSON_PATCH,
                 params={"fieldManager": FIELD_MANAGER},
             )
         except ApiError as error:
             failures += 1
-            if not error.is_conflict or failures == _TRIES:
+            if not (error.is_conflict or error.is_invalid) or failures == _TRIES:
                 raise
         else:
             return RelabelResult.DONE

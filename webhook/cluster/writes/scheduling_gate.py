@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.cluster.api.client import JSON_PATCH, MERGE_PATCH, ApiConnection
+from webhook.cluster.api.client import JSON_PATCH, ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.one_object import decoded, pod_path, read
 from webhook.core.model.decision import Admit
@@ -14,14 +14,16 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.reason import Reason
 from webhook.core.model.text import shortened
 from webhook.core.world.waiting_pods import WaitingPod
-from webhook.kube.admission.pod_patch import release_operations
+from webhook.kube.admission.pod_patch import line_operations, release_operations
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import is_queued
 from webhook.kube.pod.tier_patch import FIELD_MANAGER
 from webhook.kube.pod.waiting_pods import WatchedPod, to_waiting
 from webhook.kube.pod.waiting_reason import MAX_TEXT, Waits, waiting_annotations
 
-_TRIES: Final = 4
+_TRIES: Final = 2
+"""Only Fairgate's own writes and its owner's changes of where it may run are in the way of a patch."""
+
 _decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 
@@ -47,10 +49,9 @@ async def release_pod(
     """Remove Fairgate's gate from a charged pod and write team, tier, decision and nodes, in one patch.
 
     The first patch is for the pod as the watch shows it now (`seen`), without a read. Raises ClusterError if the API
-    server did not accept it. Each patch carries UID and resourceVersion, so it changes nothing that was written since,
-    however old the view is.
+    server did not accept it. Each patch tests what was judged (`release_operations`), however old the view is, and no
+    resourceVersion: other writes to the pod do not delay its start.
     """
-    failures = 0
     found = _as_seen(seen, waiting)
     while True:
         is_read = found is None
@@ -66,11 +67,9 @@ async def release_pod(
             raise ClusterError("cannot patch pods: this replica is no longer the leader")
         patch = msgspec.json.encode(release_operations(found, admit, now_text=now_text))
         try:
-            await _patch(connection, waiting, patch, JSON_PATCH)
+            await _patch(connection, waiting, patch)
         except ApiError as error:
-            failures += is_read
-            is_outdated = error.is_conflict or (not is_read and _may_be_outdated(error))
-            if not is_outdated or failures == _TRIES:
+            if is_read or not _may_be_outdated(error):
                 raise
             found = None
         else:
@@ -80,9 +79,8 @@ async def release_pod(
 async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reason | None = None) -> int | None:
     """Write on a pod if it still has its gate; return its version then, 0 if it is gone, None if it has none.
 
-    `why` it waits on, None where that is written already: the write gives the pod another resourceVersion.
-    Where that returns a version, no patch that was sent before can remove the gate: it is for an earlier one.
-    Raises ClusterError.
+    `why` it waits on, None where that is written already. Where that returns a version, no patch that was sent before
+    can remove the gate: it tests the decision, which the write changes. Raises ClusterError.
     """
     failures = 0
     while True:
@@ -91,44 +89,44 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reas
             return 0
         if not is_queued(found.spec):
             return None
-        patch = _text_patch(waiting, why, version=found.metadata.resource_version)
+        patch = msgspec.json.encode(line_operations(found, _texts(waiting, why), is_held=True))
         try:
-            body = await _patch(connection, waiting, patch, MERGE_PATCH)
+            body = await _patch(connection, waiting, patch)
         except ApiError as error:
             failures += 1
-            if not (error.is_conflict or error.is_missing) or failures == _TRIES:
+            if not _may_be_outdated(error) or failures == _TRIES:
                 raise
         else:
             return int(decoded(body, _decoder.decode, action="get pods").metadata.resource_version)
 
 
 async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reason, *, gang_whole: int = 0) -> bool:
-    """Write why a pod waits in line, unless it is gone or was changed since it was seen; return whether it was written.
+    """Write why a pod waits in line, unless it is gone or has started; return whether it was written.
 
-    So no text comes after a release that was sent meanwhile. With it goes the size of its gang where that is whole
-    (WaitingPod.gang_whole). Raises ClusterError.
+    With it goes the size of its gang where that is whole (WaitingPod.gang_whole). Raises ClusterError.
     """
     has_size = gang_whole or waiting.gang_whole
     more = {keys.GANG_WHOLE: str(gang_whole) if gang_whole else None} if has_size else {}
+    found = _as_seen(waiting, waiting)
+    if found is None:
+        found = await read(connection, _path(waiting), _decoder.decode, action="get pods")
+        if found is None or found.metadata.uid != waiting.uid or not is_queued(found.spec):
+            return False
+    patch = msgspec.json.encode(line_operations(found, {**_texts(waiting, why), **more}))
     try:
-        await _patch(connection, waiting, _text_patch(waiting, why, version=waiting.version, **more), MERGE_PATCH)
+        await _patch(connection, waiting, patch)
     except ApiError as error:
-        if not (error.is_missing or error.is_conflict):
+        if not _may_be_outdated(error):
             raise
         return False
     return True
 
 
-def _text_patch(waiting: WaitingPod, why: Reason | None, *, version: str, **more: str | None) -> bytes:
-    """Return a merge patch of the pod at a version, with why it waits and `more` as annotations (None: removed).
-
-    The text always changes, by a space at its end if by nothing else: the write gives the pod another resourceVersion.
-    """
+def _texts(waiting: WaitingPod, why: Reason | None) -> dict[str, str | None]:
+    """Return why a pod waits, as annotations; the text always changes, by a space at its end if by nothing else."""
     written = {} if why is None else waiting_annotations(Waits(why))
     text = shortened((written.get(keys.WAITING) or waiting.text).rstrip(), MAX_TEXT - 1)
-    annotations = {**written, keys.WAITING: f"{text} " if text == waiting.text else text, **more}
-    metadata = {"uid": waiting.uid, "resourceVersion": version, "annotations": annotations}
-    return msgspec.json.encode({"metadata": metadata})
+    return {**written, keys.WAITING: f"{text} " if text == waiting.text else text}
 
 
 def _as_seen(seen: WaitingPod | None, waiting: WaitingPod) -> objects.Pod | None:
@@ -139,27 +137,35 @@ def _as_seen(seen: WaitingPod | None, waiting: WaitingPod) -> objects.Pod | None
 
 
 def _may_be_outdated(error: ApiError) -> bool:
-    """Whether a patch may be refused since the pod is gone, or lacks by now what the patch removes."""
-    return error.is_missing or error.is_invalid
+    """Whether a patch may be refused since the pod is gone, another one, or not as it was."""
+    return error.is_missing or error.is_invalid or error.is_conflict
 
 
 def _asks_the_same(found: objects.Pod, waiting: WaitingPod, weights: Weights) -> bool:
-    """Whether nothing that a decision reads changed; annotations that it does not read may change at any time."""
+    """Whether a pod can still be read, and may run where it might."""
     now = to_waiting(found, weights)
     return now is not None and not now.problem and _is_same(now, waiting)
 
 
 def _is_same(now: WaitingPod, waiting: WaitingPod) -> bool:
-    return not waiting.problem and now.pod._replace(annotations={}) == waiting.pod._replace(annotations={})
+    """Whether a pod may run where it might when it was judged.
+
+    Its labels and annotations may change at any time, also right after its start, and its owner could keep others
+    waiting behind it by changing them all the time: the last judgment counts.
+    """
+    if waiting.problem:
+        return False
+    was, pod = waiting.pod, now.pod
+    return (was.constraints, was.foreign_gates) == (pod.constraints, pod.foreign_gates)
 
 
-async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes, content_type: str) -> bytes:
+async def _patch(connection: ApiConnection, waiting: WaitingPod, body: bytes) -> bytes:
     return await connection.send(
         "PATCH",
         _path(waiting),
         body,
         action="patch pods",
-        content_type=content_type,
+        content_type=JSON_PATCH,
         params={"fieldManager": FIELD_MANAGER},
     )
 

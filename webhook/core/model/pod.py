@@ -200,8 +200,9 @@ class Resident(NamedTuple):
     started ahead of pods that wait for room. `gang` is the gang that it is a member of. `deadline` is when its node had
     time enough to end it, in seconds of Unix time, 0 while it is not deleted. `unbound` is why it has no node, None
     before its scheduler reports that. `replica` is as in a Pod. `is_ready`: it runs, and no condition says that it is
-    not ready. `idle_since` is since when its GPUs are not used, 0 where they are or nothing is known.
-    `is_acknowledged`: the kubelet of its node has reported something of it, or may have.
+    not ready. `idle_since` is since when its GPUs are not used, 0 where they are or nothing is known. `notice_at` is
+    the announced time of its eviction, 0 where none is. `is_acknowledged`: the kubelet of its node has reported
+    something of it, or may have.
     """
 
     uid: Uid
@@ -235,6 +236,7 @@ class Resident(NamedTuple):
     is_ready: bool = False
     idle_since: int = 0
     is_acknowledged: bool = True
+    notice_at: int = 0
     version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
 
     def __eq__(self, other: object) -> bool:

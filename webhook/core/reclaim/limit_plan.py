@@ -16,7 +16,7 @@ from typing import NamedTuple
 from webhook.core.model.amount import Units
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.reclaim.limit_victims import cheapest_under
-from webhook.core.reclaim.overrides import overrides_of
+from webhook.core.reclaim.overrides import overrides_of, waits_past_budgets
 from webhook.core.reclaim.reclaim_plan import NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Sharing, freeing
@@ -105,7 +105,6 @@ class _Choice(NamedTuple):
 
     victims: tuple[Victim, ...]
     frees_node: bool
-    is_past_budgets: bool = False
 
 
 class _Planner:
@@ -159,7 +158,7 @@ class _Planner:
             room.coming += self._held(choice.victims, room.teams)
         for name in each.levels:
             self._rooms[name].free -= gpus
-        return LimitMove(waiting, short, choice.victims, choice.is_past_budgets)
+        return LimitMove(waiting, short, choice.victims, waits_past_budgets(waiting, self._snapshot))
 
     def _why_not(self, each: Entitled) -> NoPlan:
         """Return why no victims are found: no node is able to hold the pod, or the limits stay full."""
@@ -183,15 +182,18 @@ class _Planner:
         return found._replace(victims=victims)
 
     def _earlier(self, each: Entitled) -> _Choice | None:
-        """Return the victims of an earlier round where they are still enough."""
+        """Return the victims of an earlier round, with more where they are no longer enough."""
         uids = self._before.get(each.waiting.uid, frozenset())
         if not uids:
             return None
         spared = self._snapshot.spared | self._snapshot.refused | self._gone
         kept = (victim for victim in self._under(each) if victim.uid in uids and victim.uid not in spared)
         victims = freeing(kept, self._snapshot.sharing, gone=self.trial.gone)
-        if not self._is_enough(each, victims):
-            return None
+        if not self._is_enough(each, victims):  # the others keep their notice
+            completed = self._completed(each, _Choice(victims, frees_node=False))
+            if completed is None:
+                return None
+            victims = completed.victims
         frees_node = self._frees_node(each, victims)
         return _Choice(victims, frees_node) if frees_node or self._may_follow(each, victims) else None
 
@@ -207,7 +209,7 @@ class _Planner:
                 if outcome.cause is not NoPlan.FITS:
                     continue
                 return self._completed(each, _Choice((), frees_node=True))
-            return self._completed(each, _Choice(outcome.victims, True, outcome.is_past_budgets))
+            return self._completed(each, _Choice(outcome.victims, frees_node=True))
         return None
 
     def _without_node(self, each: Entitled) -> _Choice | None:
@@ -237,8 +239,7 @@ class _Planner:
             self.trial.undo(savepoint)
             if more is None:
                 return None
-            is_past_budgets = choice.is_past_budgets or how.is_past_budgets
-            choice = choice._replace(victims=choice.victims + more.victims, is_past_budgets=is_past_budgets)
+            choice = choice._replace(victims=choice.victims + more.victims)
         return choice
 
     def _is_enough(self, each: Entitled, victims: Sequence[Victim]) -> bool:

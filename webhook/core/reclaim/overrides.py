@@ -39,11 +39,19 @@ def overrides_of(waiting: ReclaimPod, snapshot: ReclaimSnapshot) -> Iterator[Ove
             yield how._replace(may_break=True)
 
 
+def waits_past_budgets(waiting: ReclaimPod, snapshot: ReclaimSnapshot) -> bool:
+    """Whether a pod has waited so long that no disruption budget need allow an eviction for it.
+
+    Also where its victims are covered by none yet: their owner may create one during each notice.
+    """
+    since, bound = 0 if waiting.report is None else waiting.report.since, snapshot.budget_seconds
+    return not isinstance(bound, Unlimited) and bool(since) and since + bound <= snapshot.now
+
+
 def _long_wait(waiting: ReclaimPod, snapshot: ReclaimSnapshot) -> Overrides:
     """Return what a pod may override after its wait."""
-    since, bound = 0 if waiting.report is None else waiting.report.since, snapshot.budget_seconds
-    is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= snapshot.now
-    is_past_budgets = is_long and bool(snapshot.left or snapshot.refused)
+    since = 0 if waiting.report is None else waiting.report.since
+    is_past_budgets = bool(snapshot.left or snapshot.refused) and waits_past_budgets(waiting, snapshot)
     no_minimum_after = since if snapshot.minimum_runtime and since else None
     return (
         Overrides(is_past_budgets, no_minimum_after)

@@ -5,13 +5,15 @@ plan must not cost a walk over every pod. A member that may not be evicted does 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Final, TypeVar
 
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid, WorkloadName
 from webhook.core.model.pod import Obstacle
 from webhook.core.model.policy import ReclaimRules
+from webhook.core.model.tier import Tier
 from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.failure_count import FailureCount
@@ -51,6 +53,8 @@ class ReclaimIndex:
         self._budget_names: dict[Namespace, list[str]] = {}  # in order
         self._gangs: dict[GangId, set[Uid]] = {}
         self._by_namespace: dict[Namespace, set[Uid]] = {}
+        self._borrowing: Mapping[Uid, TeamName] = {}
+        self._unlabeled: dict[Uid, ReclaimPod] = {}  # those of them that exist, as they are
         self._failures = FailureCount()
         self._minimums = Minimums() if minimums is None else minimums
         self._minimums.on_scaled = self._sort_replicas
@@ -150,6 +154,13 @@ class ReclaimIndex:
     def set(self, gpu_pod: ReclaimPod) -> None:
         """Add a pod, or what changed of it."""
         uid = gpu_pod.uid
+        unlabeled = self._unlabeled.pop(uid, None)
+        if unlabeled is not None and gpu_pod is self._pods.get(uid):
+            gpu_pod = unlabeled
+        if uid in self._borrowing and gpu_pod.pod.team_label is None:
+            self._unlabeled[uid] = gpu_pod
+            labeled = gpu_pod.pod._replace(team_label=self._borrowing[uid], tier_label=Tier.PREEMPTIBLE.value)
+            gpu_pod = replace(gpu_pod, pod=labeled)
         self._leave(uid)
         self._enter(gpu_pod)
         if gpu_pod.is_leaving(self._rules):
@@ -170,11 +181,20 @@ class ReclaimIndex:
         """Remove a pod that ended."""
         self._leave(uid)
         self.evictions.gone(uid)
+        self._unlabeled.pop(uid, None)
         gpu_pod = self._pods.pop(uid, None)
         if gpu_pod is not None:
             self._failures.remove_pod(gpu_pod)
             _unlist(self._by_namespace, gpu_pod.namespace, uid)
             _unlist(self._gangs, gpu_pod.gang, uid)
+
+    def set_borrowing(self, borrowing: Mapping[Uid, TeamName]) -> None:
+        """Replace which pods without labels borrow, and their teams (adoption.unlabeled_borrowers)."""
+        before, self._borrowing = self._borrowing, borrowing
+        changed = {uid for uid, _ in before.items() ^ borrowing.items()} if before or borrowing else ()
+        for uid in changed:
+            if (gpu_pod := self._unlabeled.get(uid) or self._pods.get(uid)) is not None:
+                self.set(gpu_pod)
 
     def set_rules(self, rules: ReclaimRules) -> None:
         """Replace the rules."""

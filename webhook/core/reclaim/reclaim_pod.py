@@ -52,7 +52,7 @@ class ReclaimPod:
 
     `saved_at` is its last checkpoint by its own annotation, 0 without one. `asks_to_stay`: another one asks not to
     evict it. `leaves_at` is when its grace period is over, None while it is not deleted, and `leave_seconds` how long
-    that is. `notice_at` is the announced time of its eviction. `is_gated`: a scheduling gate holds it back.
+    that is. `is_gated`: a scheduling gate holds it back.
     `started_at` is 0 before it started. `chosen` are the nodes that the webhook chose for it. Where it may run
     (`constraints`, `topology`, `chosen`) and why it does not (`report`) is known only while it waits. `gang_size` is
     the declared size of its gang, 0 without one. `goes_with` is the gang with which it is evicted: one that an object
@@ -75,7 +75,6 @@ class ReclaimPod:
     asks_to_stay: bool = False
     leaves_at: int | None = None
     leave_seconds: int = 0
-    notice_at: int | None = None
     grace_seconds: int = 30
     is_gated: bool = False
     chosen: tuple[NodeName, ...] = ()

@@ -21,7 +21,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.cost_bounds import CostBounds
 from webhook.core.reclaim.cost_scale import CostScale, Group
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
-from webhook.core.reclaim.overrides import Overrides, overrides_of
+from webhook.core.reclaim.overrides import Overrides, overrides_of, waits_past_budgets
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Going
@@ -131,7 +131,8 @@ class Trial:
         node, choice = best
         self.evict(choice.victims)
         self.take(node, waiting)
-        return Move(waiting, node, choice.victims, choice.cost, how.is_past_budgets, how.may_break)
+        is_past_budgets = waits_past_budgets(waiting, self._snapshot)
+        return Move(waiting, node, choice.victims, choice.cost, is_past_budgets, how.may_break)
 
     def evict(self, victims: Sequence[Victim]) -> None:
         """Free the room of victims, as far as they are not gone in this round."""

@@ -9,11 +9,13 @@ a label it could not be evicted, and would keep borrowed devices from their owne
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from webhook.core.model.decision import Charge
+from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.pod import Resident
-from webhook.core.model.policy import Team
+from webhook.core.model.policy import NO_TEAM, Team
 from webhook.core.model.tier import Tier
 from webhook.core.quota.usage import UsageEntry
 from webhook.core.tiers.tier_changes import ShareTaken, in_order
@@ -30,6 +32,23 @@ class Adoption(NamedTuple):
 def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
     """Return the pods of a team without a decision that may be labeled, and their new charges."""
     return (*_charged(team, world), *_sharing(team, world))
+
+
+def are_due(world: World) -> bool:
+    """Whether any pod may be labeled that has no decision."""
+    found = chain(world.without_decision(), world.without_decision(sharing=True))
+    return any(pod is not None and _can_label(pod, world) for pod in map(world.pod, found))
+
+
+def unlabeled_borrowers(world: World) -> dict[Uid, TeamName]:
+    """Return the pods that borrow by their adoption and have no label yet, with their teams.
+
+    They are borrowers from the decision on, whenever the label arrives.
+    """
+    if not world.policy.is_enforced or not are_due(world):
+        return {}
+    found = (each for team in (*world.policy.teams, NO_TEAM) for each in adoptions(team, world))
+    return {pod.uid: charge.team for pod, charge in found if charge.tier is Tier.PREEMPTIBLE}
 
 
 def _charged(team: Team, world: World) -> list[Adoption]:

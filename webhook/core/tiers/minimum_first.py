@@ -50,11 +50,10 @@ def ranks_within(
     """
     ranks: dict[Uid, Rank] = {}
     for workload in workloads:
-        replicas = minimums.of(workload)
-        if replicas is not None and replicas.has_surplus:
+        if minimum := minimums.for_tiers(workload):
             pods = [pod for uid in minimums.pods(workload) if (pod := pod_of(uid)) is not None]
             for number, pod in enumerate(sorted(pods, key=_age)):
-                ranks[pod.uid] = Rank.MINIMUM if number < replicas.minimum else Rank.SURPLUS
+                ranks[pod.uid] = Rank.MINIMUM if number < minimum else Rank.SURPLUS
     return ranks
 
 

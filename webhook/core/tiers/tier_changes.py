@@ -30,6 +30,9 @@ _GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with t
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 _NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is no longer to be promoted")), None)
 
+NOTICED_SECONDS: Final = 600
+"""A pod whose eviction is announced is not promoted until so long after the announced time: no share that gets free,
+and no minimum, takes back what others wait for. The evictor withdraws an announcement that it does not carry out."""
 
 Held = tuple[Resident, UsageEntry]
 """A pod and its charge."""
@@ -219,7 +222,7 @@ def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks, idle: Se
     for charge in others if rising and not rises else ():
         kept.take(charge, sign=-1)
     last = [_demoted(pod, entry, kept) for pod, entry in in_order(beyond, ranks) if not _is_kept(entry, kept)]
-    return found + [replace(change, is_displaced=bool(rises)) for change in last]
+    return found + [replace(change, is_displaced=bool(rises)) for change in reversed(last)]  # the newest first
 
 
 def _is_kept(entry: UsageEntry, kept: ShareTaken) -> bool:
@@ -280,6 +283,8 @@ def _may_rise(pod: Resident, world: World) -> bool:
     if pod.tier is not _PREEMPTIBLE or pod.requested_tier is _PREEMPTIBLE or pod.is_terminating:
         return False
     if pod.idle_since and IdleAction.DEMOTE in world.policy.on_idle(pod.team_label):
+        return False
+    if pod.notice_at + NOTICED_SECONDS > world.now and pod.notice_at:
         return False
     return not pod.claims or borrowed_claim(pod, world) is None
 

@@ -2,6 +2,9 @@
 
 A minimum is a tenant's own word. It counts only while the workload has more pods than that, those in line included:
 what has nothing to give up gets nothing for saying so. The minimum of an autoscaler counts where pods state none.
+
+Plans read it as it is. Tiers follow it only once it has stayed the same for a while: who changes it all the time
+changes no tier.
 """
 
 from collections.abc import Callable, Collection
@@ -14,6 +17,10 @@ from webhook.core.model.statement import Statement
 
 MOST_SCALERS: Final = 4
 """Objects that scale one workload of which the minimum is read: each is a mistake but the first."""
+
+TIER_SECONDS: Final = 60
+"""For how long another minimum must stay the same before it counts for tiers; the first one of a workload counts at
+once."""
 
 
 class Replicas(NamedTuple):
@@ -64,14 +71,25 @@ class _Member(NamedTuple):
     is_ready: bool
 
 
+class _Other(NamedTuple):
+    minimum: int
+    since: int
+
+
 @dataclass(slots=True)
 class _Workload:
-    """The pods of one workload, and the minimums of what scales it, by their handles."""
+    """The pods of one workload, and the minimums of what scales it, by their handles.
+
+    `for_tiers` is the minimum that counts for tiers, 0 for none, and None before any did; `other` is what may count
+    after it.
+    """
 
     members: dict[Uid, _Member] = field(default_factory=dict)
     scalers: dict[str, int] = field(default_factory=dict)
     stated: int = 0  # pods that state a minimum
     replicas: Replicas | None = None
+    for_tiers: int | None = None
+    other: "_Other | None" = None
 
 
 _NOTHING: Final = _Workload()
@@ -84,10 +102,12 @@ def _ignore(_workload: WorkloadName) -> None:
 class Minimums:
     """The replicas of every workload, kept by events.
 
-    `on_scaled` is called with each workload that something begins or ceases to scale.
+    `on_scaled` is called with each workload that something begins or ceases to scale. `now` is the time of the world,
+    in seconds of Unix time.
     """
 
     def __init__(self) -> None:
+        self.now = 0
         self.on_scaled: Callable[[WorkloadName], None] = _ignore
         self._workloads: dict[WorkloadName, _Workload] = {}
         self._of_pod: dict[Uid, WorkloadName] = {}
@@ -106,6 +126,23 @@ class Minimums:
         if there.replicas is None:
             there.replicas = _replicas(there)
         return there.replicas
+
+    def for_tiers(self, workload: WorkloadName) -> int:
+        """Return the minimum of a workload that counts for tiers now, 0 where none does."""
+        replicas = self.of(workload)
+        if replicas is None:
+            return 0
+        there = self._workloads[workload]
+        minimum = replicas.minimum if replicas.has_surplus else 0
+        if there.for_tiers is None and minimum:
+            there.for_tiers = minimum
+        elif minimum == there.for_tiers or there.for_tiers is None:
+            there.other = None
+        elif there.other is None or there.other.minimum != minimum:
+            there.other = _Other(minimum, self.now)
+        elif there.other.since + TIER_SECONDS <= self.now:
+            there.for_tiers, there.other = minimum, None
+        return there.for_tiers or 0
 
     def is_scaled(self, workload: WorkloadName) -> bool:
         """Whether something scales a workload by a minimum of its own."""
@@ -151,6 +188,7 @@ class Minimums:
             return False
         there.scalers[handle], self._of_scaler[handle] = minimum, workload
         self._changed(workload, there)
+        self.for_tiers(workload)  # so that each change begins its time again
         if not before:
             self.on_scaled(workload)
         return True

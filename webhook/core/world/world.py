@@ -181,7 +181,7 @@ class World:
     def tick(self, now: int) -> None:
         """Set the time, in seconds of Unix time: what lasts for a time ends here, whoever asks next."""
         if now != self.now:
-            self.now = now
+            self.now = self.minimums.now = now
             self.absent_nodes.tick(now, self.maintained)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)

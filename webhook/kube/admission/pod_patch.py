@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import jsonpatch
 import msgspec
+from msgspec.structs import replace
 
 from webhook.core.admission.queueing import QUEUE_MODE
 from webhook.core.model.amount import format_gpus
@@ -23,7 +24,17 @@ from webhook.core.model.selector import Toleration
 from webhook.core.model.tier import Tier
 from webhook.kube.admission.affinity import affinity_operations, lists_nodes, narrowing_operations
 from webhook.kube.objects import keys, objects
-from webhook.kube.objects.json_patch import Operation, add, escape, put, remove
+from webhook.kube.objects.json_patch import (
+    DECISION_PATH,
+    TEAM_PATH,
+    TIER_PATH,
+    Operation,
+    add,
+    escape,
+    put,
+    remove,
+    test,
+)
 from webhook.kube.pod.constraints import read_placement, read_tolerations
 from webhook.kube.pod.pods import is_queued
 from webhook.kube.pod.waiting_reason import waiting_annotations, waits_of
@@ -48,11 +59,11 @@ class _Decision(msgspec.Struct, gc=False, omit_defaults=True):
     why: str | None = None  # this domain
 
 
+_HELD: Final = ',"held":'
+"""Begins what a charge that was taken back adds to a decision: the resourceVersion at which the pod was read then."""
+
 _encoder: Final = msgspec.json.Encoder()
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
-_TEAM_PATH: Final = f"/metadata/labels/{escape(keys.TEAM)}"
-_TIER_PATH: Final = f"/metadata/labels/{escape(keys.TIER)}"
-_DECISION_PATH: Final = f"/metadata/annotations/{escape(keys.DECISION)}"
 
 
 def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
@@ -86,9 +97,9 @@ def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[O
         found.append(add("/metadata/labels", {keys.TEAM: str(queue.team)}))
     else:
         if labels.get(keys.TEAM) != queue.team:
-            found.append(put(_TEAM_PATH, str(queue.team), exists=keys.TEAM in labels))
+            found.append(put(TEAM_PATH, str(queue.team), exists=keys.TEAM in labels))
         if queue.requested_tier is None and keys.TIER in labels:  # an earlier decision in the same request wrote it
-            found.append(remove(_TIER_PATH))
+            found.append(remove(TIER_PATH))
     decision = _Decision(
         demand=_amounts(queue.demand.devices),
         gpus=format_gpus(queue.demand.gpus),
@@ -114,33 +125,78 @@ def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[O
 
 
 def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
-    """Return the operations that start a pod which waited in line; they fail if the pod changed since it was read.
+    """Return the operations that start a pod which waited in line; they fail where what was judged changed since.
+
+    Of what a tenant may change that is where the pod may run, and its deletion; its decision is changed by what takes
+    its charge back. Nothing else may keep it from starting, such as an annotation that is written all the time.
 
     kube-apiserver lets a gated pod's required node affinity only be narrowed: no term may be added to the user's own.
     So those get the first node alone, or the first of several pools. A pod's priority cannot change after its creation.
     """
-    metadata, choice = pod.metadata, admit.node_choice
+    metadata, spec, choice = pod.metadata, pod.spec, admit.node_choice
+    annotations = metadata.annotations or {}
     found = [
-        put("/metadata/uid", metadata.uid, exists=True),
-        put("/metadata/resourceVersion", metadata.resource_version, exists=True),
+        test("/metadata/uid", metadata.uid),
+        test("/metadata/deletionTimestamp", metadata.deletion_timestamp),
+        test(DECISION_PATH, annotations.get(keys.DECISION)),
+        test("/spec/nodeSelector", _value(spec.node_selector)),
+        test("/spec/affinity", _value(spec.affinity)),
+        *gate_tests(spec),
     ]
-    if read_placement(pod.spec).constraints.terms is None:
-        found += operations(pod, admit._replace(priority=None), now_text=now_text)
-    else:
-        _write_labels(found, metadata, admit)
-        first = admit._replace(node_choice=choice._replace(nodes=choice.nodes[:1]))
-        _write_decision_text(found, metadata, _encoded_decision(first, is_listed=False), now_text)
-        _write_node_choice(found, pod.spec, choice._replace(pool_terms=(), nodes=()))
-        found += [*narrowing_operations(bytes(pod.spec.affinity), choice), *ungate_operations(pod.spec)]
-        found += _removals(metadata.annotations or {}, keys.LINE_ANNOTATIONS)
+    if annotations:
+        found += _written(dict.fromkeys(keys.LINE_ANNOTATIONS))
+        kept = {key: value for key, value in annotations.items() if key not in keys.LINE_ANNOTATIONS}
+        pod = replace(pod, metadata=replace(metadata, annotations=kept))
+    if read_placement(spec).constraints.terms is None:
+        return found + operations(pod, admit._replace(priority=None), now_text=now_text)
+    _write_labels(found, metadata, admit)
+    first = admit._replace(node_choice=choice._replace(nodes=choice.nodes[:1]))
+    _write_decision_text(found, pod.metadata, _encoded_decision(first, is_listed=False), now_text)
+    _write_node_choice(found, spec, choice._replace(pool_terms=(), nodes=()))
+    return [*found, *narrowing_operations(bytes(spec.affinity), choice), *ungate_operations(spec)]
+
+
+def line_operations(
+    pod: objects.Pod, annotations: Mapping[str, str | None], *, is_held: bool = False
+) -> list[Operation]:
+    """Return the operations that write annotations on a pod in line (None: removed); they fail once it has started.
+
+    With `is_held` they change its decision, too, so that no release that was judged before can follow.
+    """
+    metadata = pod.metadata
+    found = [test("/metadata/uid", metadata.uid), *gate_tests(pod.spec)]
+    decision = (metadata.annotations or {}).get(keys.DECISION)
+    if is_held and decision is not None:
+        held = f'{decision.partition(_HELD)[0].removesuffix("}")}{_HELD}"{metadata.resource_version}"}}'
+        found += [test(DECISION_PATH, decision), add(DECISION_PATH, held)]
+    return found + _written(annotations)
+
+
+def _written(annotations: Mapping[str, str | None]) -> list[Operation]:
+    """Return operations that write annotations, or remove (None) them whether they are there or not."""
+    found = []
+    for key, text in annotations.items():
+        path = f"/metadata/annotations/{escape(key)}"
+        found += [add(path, text or ""), *([remove(path)] if text is None else [])]
     return found
+
+
+def gate_tests(spec: objects.PodSpec) -> list[Operation]:
+    """Return the tests that Fairgate's gates are where they were read."""
+    return [test(f"/spec/schedulingGates/{index}/name", keys.QUEUE_GATE) for index in _places_of_gate(spec)]
 
 
 def ungate_operations(spec: objects.PodSpec) -> list[Operation]:
     """Return the operations that remove Fairgate's scheduling gate, and leave those of other controllers."""
-    names = [gate.name for gate in spec.scheduling_gates or ()]
-    places = [index for index, name in enumerate(names) if name == keys.QUEUE_GATE]
-    return [remove(f"/spec/schedulingGates/{index}") for index in reversed(places)]
+    return [remove(f"/spec/schedulingGates/{index}") for index in reversed(_places_of_gate(spec))]
+
+
+def _places_of_gate(spec: objects.PodSpec) -> list[int]:
+    return [index for index, gate in enumerate(spec.scheduling_gates or ()) if gate.name == keys.QUEUE_GATE]
+
+
+def _value(raw: msgspec.Raw) -> msgspec.Raw | None:
+    return None if bytes(raw) in objects.ABSENT else raw
 
 
 def _removals(annotations: Mapping[str, str], removed: Iterable[str]) -> list[Operation]:
@@ -185,7 +241,7 @@ def _label_operations(
     team: TeamName, tier: Tier, has_team: bool | None, has_tier: bool | None
 ) -> tuple[Operation, ...]:
     """Return operations for the labels that are wrong (False) or absent (None)."""
-    labels = ((_TEAM_PATH, str(team), has_team), (_TIER_PATH, str(tier), has_tier))
+    labels = ((TEAM_PATH, str(team), has_team), (TIER_PATH, str(tier), has_tier))
     return tuple(put(path, want, exists=is_set is not None) for path, want, is_set in labels if not is_set)
 
 
@@ -202,7 +258,7 @@ def _write_decision_text(found: list[Operation], metadata: objects.ObjectMeta, b
     present = annotations.get(keys.DECISION)
     # `at` comes last, so that an equal decision is found by comparing the text before it
     if present is None or present.rpartition(',"at":')[0] != body:
-        found.append(put(_DECISION_PATH, _dated(body, now_text), exists=present is not None))
+        found.append(put(DECISION_PATH, _dated(body, now_text), exists=present is not None))
 
 
 def _encoded_decision(admit: Admit, *, is_listed: bool) -> str:

@@ -1,5 +1,9 @@
 """JSON Patch operations and their JSON Pointers."""
 
+from typing import Final
+
+from webhook.kube.objects import keys
+
 Operation = dict[str, object]
 """One operation of a JSON Patch (RFC 6902): op, path, and a value unless it removes."""
 
@@ -12,6 +16,20 @@ def escape(key: str) -> str:
 def keys_of(pointer: str) -> list[str]:
     """Return the keys of a JSON Pointer."""
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+TEAM_PATH: Final = f"/metadata/labels/{escape(keys.TEAM)}"
+TIER_PATH: Final = f"/metadata/labels/{escape(keys.TIER)}"
+DECISION_PATH: Final = f"/metadata/annotations/{escape(keys.DECISION)}"
+
+
+def test(path: str, value: object) -> Operation:
+    """Return an operation that fails, and the patch with it, unless a member has this value.
+
+    Of a member that is not there it is `None`: so evanphx/json-patch reads it, by which kube-apiserver patches. Its
+    parent must be there.
+    """
+    return {"op": "test", "path": path, "value": value}
 
 
 def add(path: str, value: object) -> Operation:

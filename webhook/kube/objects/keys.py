@@ -68,7 +68,7 @@ HOLD: Final = "fairgate.dev/hold"
 """Node annotation: the reservation as JSON: for which pods, which victims, and until when."""
 
 GUARDED_LABELS: Final = (TEAM, TIER)
-GUARDED_ANNOTATIONS: Final = (DECISION, IDLE_SINCE)
+GUARDED_ANNOTATIONS: Final = (DECISION, IDLE_SINCE, EVICT_AT, EVICT_FOR)
 FIXED_ANNOTATIONS: Final = (MINIMUM,)
 """Annotations that the user of a pod writes, and that may not change once the pod exists."""
 

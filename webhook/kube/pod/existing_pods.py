@@ -141,6 +141,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         else unix_seconds(metadata.deletion_timestamp) + (metadata.deletion_grace_period_seconds or 0),
         unbound=None if report is None else report.unbound,
         idle_since=unix_seconds(annotations.get(keys.IDLE_SINCE, "")),
+        notice_at=unix_seconds(annotations.get(keys.EVICT_AT, "")),
         replica=replica_of(metadata, controller, namespace),
         is_ready=is_ready(pod.status),
         is_acknowledged=is_acknowledged(pod.status),

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -10,6 +10,7 @@ from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.kube.objects import keys, objects
+from webhook.kube.objects.json_patch import DECISION_PATH, TEAM_PATH, TIER_PATH, add, test
 from webhook.kube.pod.pods import has_ended
 
 FIELD_MANAGER: Final = "fairgate"
@@ -24,7 +25,6 @@ class LabeledPod:
     """The current tier fields of a pod. `is_leaving`: it is being deleted."""
 
     uid: Uid
-    version: str
     team_label: str | None
     tier_label: str | None
     decision_annotation: str | None
@@ -38,7 +38,6 @@ def read_labeled_pod(body: bytes) -> LabeledPod:
     metadata = pod.metadata
     return LabeledPod(
         uid=metadata.uid,
-        version=metadata.resource_version,
         team_label=(metadata.labels or {}).get(keys.TEAM),
         tier_label=(metadata.labels or {}).get(keys.TIER),
         decision_annotation=(metadata.annotations or {}).get(keys.DECISION),
@@ -47,22 +46,36 @@ def read_labeled_pod(body: bytes) -> LabeledPod:
     )
 
 
-def tier_patch(pod: LabeledPod, tier: Tier, *, team: TeamName) -> bytes:
-    """Return a merge patch that succeeds only if the pod has not changed since it was read.
+class Patch(NamedTuple):
+    """A merge patch, or a JSON patch."""
 
-    It also sets the team of a pod without one, which bypassed admission.
+    body: bytes
+    is_merge: bool
+
+
+def tier_patch(pod: LabeledPod, tier: Tier, *, team: TeamName) -> Patch:
+    """Return a patch that succeeds only on this pod, and where its team, tier and decision are those that were read.
+
+    Those are guarded, so nothing that a tenant writes makes it fail. It also sets the team of a pod without one, which
+    bypassed admission and may have no labels at all: then the UID is the only condition.
     """
-    metadata: dict[str, Any] = {
-        "uid": pod.uid,
-        "resourceVersion": pod.version,
-        "labels": {keys.TIER: str(tier)},
-    }
-    if pod.team_label is None:
-        metadata["labels"][keys.TEAM] = team
     annotation = _with_code(pod.decision_annotation, _CODES[tier])
+    if pod.team_label is None:
+        metadata: dict[str, Any] = {"uid": pod.uid, "labels": {keys.TIER: str(tier), keys.TEAM: team}}
+        if annotation is not None:
+            metadata["annotations"] = {keys.DECISION: annotation}
+        return Patch(msgspec.json.encode({"metadata": metadata}), is_merge=True)
+    read = (
+        ("/metadata/uid", pod.uid),
+        (TEAM_PATH, pod.team_label),
+        (TIER_PATH, pod.tier_label),
+        (DECISION_PATH, pod.decision_annotation),
+    )
+    changes = [test(path, value) for path, value in read if value is not None]
+    changes.append(add(TIER_PATH, str(tier)))
     if annotation is not None:
-        metadata["annotations"] = {keys.DECISION: annotation}
-    return msgspec.json.encode({"metadata": metadata})
+        changes.append(add(DECISION_PATH, annotation))
+    return Patch(msgspec.json.encode(changes), is_merge=False)
 
 
 def _with_code(annotation: str | None, code: Code) -> str | None:

@@ -50,7 +50,6 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         asks_to_stay=_asks_to_stay(annotations),
         leaves_at=unix_seconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
         leave_seconds=metadata.deletion_grace_period_seconds or 0,
-        notice_at=_time(annotations, keys.EVICT_AT),
         grace_seconds=grace_seconds(spec),
         is_gated=bool(spec.scheduling_gates or placement.excess),  # no plan is made for what cannot be read
         chosen=chosen_nodes(annotations, placement.constraints) if is_decided and resident.node is None else (),

@@ -370,7 +370,7 @@ class StartLoop:
     async def _keep_waiting(self, waiting: WaitingPod, team: TeamName, why: Reason | None = None) -> None:
         """Take a charge back, unless the gate is gone.
 
-        The write first: a patch that is still on its way then finds another resourceVersion.
+        The write first: a patch that is still on its way then finds another decision.
         """
         with suppress(ClusterError):
             version = await hold_in_line(self._context.connection, waiting, why)
