@@ -1,7 +1,8 @@
 """Reclaim as data: a policy, a full node of pods that borrow, and which of these a guaranteed pod of n GPUs evicts.
 
 `running` are Deployments of one GPU for each replica, which run for so many hours; `annotation` is their own minimum,
-`autoscaler` that of what scales them. `want` has how many replicas of each go, by the evictor's plan on the world file.
+`autoscaler` that of what scales them. Their containers run for the hours in `runs`, or wait for the reason in `waits`,
+after so many `restarts`. `want` has how many replicas of each go, by the evictor's plan on the world file.
 """
 
 import json
@@ -37,15 +38,26 @@ NO_ROOM = {
 def borrowing(given):
     """The pods of a Deployment, and what scales it."""
     name, labels = given["name"], {keys.TEAM: "mine", keys.TIER: "preemptible"}
-    pods = b.replicas(name, given["replicas"], namespace="mine", node="n0", labels=labels)
+    pods = b.replicas(name, given["replicas"], namespace="mine", node="n0", labels=labels, gpus=given.get("gpus", 1))
     since = rfc3339(NOW - 3600 * given["hours"])
     for pod in pods:
         pod["metadata"] |= {"creationTimestamp": since, "annotations": {keys.DECISION: "{}"}}
-        pod["status"] |= {"startTime": since}
+        pod["status"] |= {"startTime": since} | container_of(given)
         if "annotation" in given:
             pod["metadata"]["annotations"][keys.MINIMUM] = str(given["annotation"])
     scaled = [b.autoscaler(name, namespace="mine", minimum=given["autoscaler"])] if "autoscaler" in given else []
     return [*pods, *scaled]
+
+
+def container_of(given):
+    """The status of the only container, if the case says it."""
+    if "waits" in given:
+        state = {"waiting": {"reason": given["waits"]}}
+    elif "runs" in given:
+        state = {"running": {"startedAt": rfc3339(NOW - 3600 * given["runs"])}}
+    else:
+        return {}
+    return {"containerStatuses": [{"name": "train", "restartCount": given.get("restarts", 0), "state": state}]}
 
 
 def asking(gpus):

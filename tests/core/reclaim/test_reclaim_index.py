@@ -112,6 +112,28 @@ def test_one_budget_limits_and_two_forbid():
     assert next(iter(reclaim_index.victim_index)).guards == ("pdb team-a/two",)
 
 
+def test_a_budget_that_spares_healthy_pods_only_guards_no_others():
+    ready = borrower("ready", labels={"app": "kept"})
+    ready = replace(ready, pod=ready.pod._replace(is_ready=True))
+    reclaim_index = index_of(ready, borrower("broken", labels={"app": "kept"}))
+
+    def guards():
+        return {found.uid: found.guards for found in reclaim_index.victim_index}
+
+    budget = Disruption(Namespace("team-a"), "one", APP, allowed=0)
+    reclaim_index.set_disruption(budget)
+    assert guards() == {"ready": (budget.guard,), "broken": (budget.guard,)}
+    reclaim_index.set_disruption(replace(budget, spares_healthy_only=True))
+    assert guards() == {"ready": (budget.guard,), "broken": ()}
+    evict(reclaim_index, Uid("broken"))
+    assert reclaim_index.allowances() == {budget.guard: 0}, "the API server counts no eviction of it"
+    reclaim_index.set(borrower("pulls", is_starting=True, labels={"app": "kept"}))
+    reclaim_index.set_disruption(budget)
+    assert guards() == {"ready": (budget.guard,), "pulls": ()}, "no budget counts for a pending pod"
+    reclaim_index.set_disruption(replace(budget, name="two", spares_healthy_only=True))
+    assert TWO_BUDGETS in guards()["ready"]
+
+
 def test_only_some_of_thousands_of_budgets_are_evaluated():
     none = LabelSelector((Requirement("app", Operator.IN, ("none",)),))
     reclaim_index = index_of(borrower("p", labels={"app": "kept"}))

@@ -54,7 +54,11 @@ _CONTAINER: Final[Shape] = {
     "ports": {"hostPort": _ALL},
     "restartPolicy": _ALL,
 }
-_CONTAINER_STATUS: Final[Shape] = dict.fromkeys(("name", "allocatedResources", "resources"), _ALL)
+_RUN: Final[Shape] = {"startedAt": _ALL, "finishedAt": _ALL}
+_CONTAINER_STATUS: Final[Shape] = {
+    **dict.fromkeys(("name", "allocatedResources", "resources", "restartCount"), _ALL),
+    "state": {"running": _RUN, "terminated": _RUN},
+}
 _POD: Final[Shape] = {
     **_HEAD,
     "metadata": {
