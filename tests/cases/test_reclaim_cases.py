@@ -2,7 +2,8 @@
 
 `running` are Deployments of one GPU for each replica, which run for so many hours; `annotation` is their own minimum,
 `autoscaler` that of what scales them. Their containers run for the hours in `runs`, or wait for the reason in `waits`,
-after so many `restarts`. `want` has how many replicas of each go, by the evictor's plan on the world file.
+after so many `restarts`. `group` is the scheduling policy of their PodGroup, null where that does not exist, and `mode`
+its disruption mode. `want` has how many replicas of each go, by the evictor's plan on the world file.
 """
 
 import json
@@ -45,8 +46,19 @@ def borrowing(given):
         pod["status"] |= {"startTime": since} | container_of(given)
         if "annotation" in given:
             pod["metadata"]["annotations"][keys.MINIMUM] = str(given["annotation"])
+        if "group" in given:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": name}
     scaled = [b.autoscaler(name, namespace="mine", minimum=given["autoscaler"])] if "autoscaler" in given else []
-    return [*pods, *scaled]
+    return [*pods, *scaled, *group_of(given)]
+
+
+def group_of(given):
+    """The PodGroup of a case."""
+    if not given.get("group"):
+        return []
+    spec = {"schedulingPolicy": given["group"], "disruptionMode": {given.get("mode", "single"): {}}}
+    metadata = {"name": given["name"], "namespace": "mine"}
+    return [{"apiVersion": keys.GROUPS_API, "kind": "PodGroup", "metadata": metadata, "spec": spec}]
 
 
 def container_of(given):
@@ -76,7 +88,7 @@ def test_reclaim(case, number):
     document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **given["policy"]}
     policy = parse({"policy.yaml": json.dumps(document).encode()}, origin=case)
     found = [
-        b.node("n0", gpus=given["gpus"], cpu="640"),
+        b.node("n0", gpus=given["gpus"], cpu="640", memory="8Ti"),
         *(each for row in given["running"] for each in borrowing(row)),
     ]
     found.append(asking(asked["gpus"]))

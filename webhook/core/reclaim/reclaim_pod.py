@@ -58,11 +58,12 @@ class ReclaimPod:
     is known. `chosen` are the nodes that the webhook chose for it. Where it may run
     (`constraints`, `topology`, `chosen`) and why it does not (`report`) is known only while it waits. `gang_size` is
     the declared size of its gang, 0 without one. `goes_with` is the gang with which it is evicted: one that an object
-    declares, not its own markers alone. `controller` is its owner reference; `workload` is the same object as a key,
-    and `loss` the effect of its eviction on it. `domain` is the domain that it asks for its gang, None without a
-    request. Its `scheduler` takes pods of a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own
-    gate until its room is made. `is_movable`: its owner says that it may be moved to another node. `is_starting`: it is
-    on a node, and none of its containers has run yet.
+    declares, not its own markers alone; `is_grouped`: a PodGroup of Kubernetes says whether it goes with that.
+    `controller` is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction
+    on it. `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of a
+    higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own gate until its room is made.
+    `is_movable`: its owner says that it may be moved to another node. `is_starting`: it is on a node, and none of its
+    containers has run yet.
     """
 
     pod: Resident
@@ -72,6 +73,7 @@ class ReclaimPod:
     gang: GangId | None = None
     gang_size: int = 0
     goes_with: GangId | None = None
+    is_grouped: bool = False
     started_at: int = 0
     runtime_from: int = 0
     works_since: int = 0
@@ -220,12 +222,13 @@ def evictable(
     pod is none: kubelet runs it from a file of its node, and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
+    gang = gpu_pod.goes_with if has_minimum or not gpu_pod.is_grouped else None
     if removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
         return None
     if is_protected(gpu_pod, rules):
         return None
     if removal is RemovalWay.DELETE:
-        return _without_node(gpu_pod, has_budget=has_budget)
+        return _without_node(gpu_pod, gang, has_budget=has_budget)
     own_grace = gpu_pod.leave_seconds if pod.is_terminating else gpu_pod.grace_seconds
     grace = min(own_grace, rules.longest_grace_seconds)
     return Victim(
@@ -240,17 +243,17 @@ def evictable(
         if gpu_pod.is_working
         else NEVER,
         until=gpu_pod.runs_since + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
-        gang=gpu_pod.goes_with,
+        gang=gang,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
         is_idle=bool(pod.idle_since) or not gpu_pod.is_working,
-        replica_of=pod.replica.workload if pod.is_ready and has_minimum else None,
+        replica_of=pod.replica.workload if has_minimum and (pod.is_ready or gang is not None) else None,
     )
 
 
-def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
+def _without_node(gpu_pod: ReclaimPod, gang: GangId | None, *, has_budget: bool) -> Victim:
     """Return a pod without a node as a victim: it frees limits, loses no work, and no budget covers it.
 
     The API server carries out the eviction of a pending pod whatever its budgets say
@@ -266,7 +269,7 @@ def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
         demand=pod.demand,
         started_at=NEVER,
         saved_at=NEVER,
-        gang=gpu_pod.goes_with,
+        gang=gang,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
     )

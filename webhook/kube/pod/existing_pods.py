@@ -140,7 +140,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         else unix_seconds(metadata.deletion_timestamp) + (metadata.deletion_grace_period_seconds or 0),
         unbound=None if report is None else report.unbound,
         idle_since=unix_seconds(annotations.get(keys.IDLE_SINCE, "")),
-        replica=replica_of(metadata, controller, namespace),
+        replica=replica_of(metadata, controller, namespace, spec.scheduling_group),
         is_ready=is_ready(pod.status),
     )
 

@@ -46,6 +46,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         gang=resident.gang,
         gang_size=declared_size(annotations),
         goes_with=None if resident.gang is None else victim_gang(metadata, spec, namespace=resident.namespace),
+        is_grouped=spec.scheduling_group is not None,
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         runtime_from=work.runtime_from,
         works_since=work.since,
