@@ -23,9 +23,9 @@ from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
-from webhook.kube.admission.copied_pod import without_copied_decision
+from webhook.kube.admission.copied_pod import may_be_copied, without_copied_decision
 from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations, queue_operations
-from webhook.kube.objects import keys, objects
+from webhook.kube.objects import objects
 from webhook.kube.pod.pods import InvalidPod, to_pod
 
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
@@ -63,7 +63,7 @@ def read_template(
     """
     try:
         found = _pod_decoder.decode(msgspec.json.encode(written))
-        if is_new and keys.DECISION in (found.metadata.annotations or ()):
+        if is_new and may_be_copied(found):
             found, changes = without_copied_decision(found, world.policy.pools)
             written = apply(written, changes)
     except objects.UNREADABLE as error:

@@ -149,6 +149,42 @@ def test_a_toleration_of_held_nodes_is_never_the_users():
     assert "tolerations" not in bare(restored(manifest))["spec"]
 
 
+@pytest.mark.parametrize("spec", OWN.values(), ids=OWN)
+def test_a_copy_without_the_decision_loses_the_list_of_nodes(spec):
+    """As `kubectl debug --copy-to` makes it, which keeps no annotation."""
+    manifest = b.pod(**copy.deepcopy(spec))
+    listed = NodeChoice(Mode.AUTO, ("node-1", "node-2"))
+    found = patched(manifest, admit_of(listed))
+    for part in ("labels", "annotations"):
+        found["metadata"].pop(part)
+    assert bare(restored(found)) == bare(manifest)
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [named("node-1")]}]}},
+        {PREFERRED: [{"weight": 100, "preference": {"matchFields": [named("node-1")]}}]},
+        {
+            REQUIRED: {"nodeSelectorTerms": [{"matchFields": [named("node-1")]}]},
+            PREFERRED: [{"weight": 50, "preference": {"matchFields": [named("node-1")]}}],
+        },
+        {
+            REQUIRED: {"nodeSelectorTerms": [{"matchFields": [named(name)]} for name in ("node-1", "node-2")]},
+            PREFERRED: [{"weight": 100, "preference": {"matchFields": [named("node-2")]}}],
+        },
+        {
+            REQUIRED: {"nodeSelectorTerms": [{"matchFields": [named("node-1")]}, {"matchExpressions": []}]},
+            PREFERRED: [{"weight": 100, "preference": {"matchFields": [named("node-1")]}}],
+        },
+    ],
+    ids=["a pin, as of a DaemonSet", "a preference", "another weight", "another order", "other terms"],
+)
+def test_names_in_another_form_are_the_users(affinity):
+    manifest = b.pod(affinity={"nodeAffinity": affinity})
+    assert restored(manifest) == manifest
+
+
 def test_names_of_nodes_that_another_wrote_since_stay():
     """As many as the decision chose are its own; a pin that its user adds to a copy makes it another number."""
     manifest = copied(b.pod())

@@ -95,6 +95,24 @@ def has_conditions(present: bytes, pool_terms: _Terms) -> bool:
     return any(_requirement(each) in written for pool in pool_terms for each in _expressions(pool))
 
 
+def chosen_in(present: bytes) -> _Nodes:
+    """Return the nodes of an affinity that has exactly the shape in which lists of nodes are written; else none.
+
+    That is required names, and preferences by the weights of the first of them, in their order. Copies may have lost
+    all else that says who wrote it. Raises ValueError if the JSON is not an affinity.
+    """
+    if NODE_NAME_FIELD.encode() not in present:
+        return ()
+    affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    names = [_pinned(term) for term in terms]
+    nodes = tuple(dict.fromkeys([name for name in names if name is not None]))
+    preferred = node_affinity.get(_PREFERRED) or []
+    is_ours = None not in names and all(each in preferred for each in _preferences(nodes[:_PREFERRED_OF_LIST]))
+    return nodes if is_ours else ()
+
+
 class WithoutChoice(NamedTuple):
     """An affinity without a choice of nodes (absent if nothing is left of it), and the operations that change it so."""
 
@@ -108,17 +126,20 @@ def without_choice(present: bytes, nodes: Collection[str], pool: Sequence[Requir
     Terms are alternatives: of those that differ in nodes only one is left, and where one has no other condition, none.
     Raises ValueError if the JSON is not an affinity.
     """
+    if not nodes and not pool:
+        return None
     affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     written = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     preferred = node_affinity.get(_PREFERRED) or []
     pools = {_requirement(each) for each in _expressions(pool)}
-    terms = list({_encoder.encode(left): left for left in (_cleared(term, nodes, pools) for term in written)}.values())
+    cleared = [_cleared(term, nodes, pools) for term in written]
+    terms = list({_encoder.encode(left): left for left in cleared}.values())
     wanted = [each for each in preferred if not _is_choice(each.get("preference") or {}, nodes)]
     if terms == written and wanted == preferred:
         return None
     kept: _Json = {key: value for key, value in node_affinity.items() if key not in (_REQUIRED, _PREFERRED)}
-    if terms and all(map(_is_set, terms)):
+    if terms and not any(map(_is_emptied, written, cleared)):
         kept[_REQUIRED] = {"nodeSelectorTerms": terms}
     if wanted:
         kept[_PREFERRED] = wanted
@@ -133,8 +154,14 @@ def _cleared(term: _Json, nodes: Collection[str], pool: Collection[object]) -> _
     """Return a term without fields that name chosen nodes, and without the conditions of a pool."""
     fields = [each for each in term.get("matchFields") or () if not _is_named(each, nodes)]
     labels = [each for each in term.get("matchExpressions") or () if _requirement(each) not in pool]
+    if len(fields) == len(term.get("matchFields") or ()) and len(labels) == len(term.get("matchExpressions") or ()):
+        return term
     others = {key: value for key, value in term.items() if key not in ("matchFields", "matchExpressions")}
     return others | ({"matchExpressions": labels} if labels else {}) | ({"matchFields": fields} if fields else {})
+
+
+def _is_emptied(before: _Json, after: _Json) -> bool:
+    return _is_set(before) and not _is_set(after)
 
 
 def _is_choice(preference: _Json, nodes: Collection[str]) -> bool:

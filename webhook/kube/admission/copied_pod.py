@@ -1,8 +1,8 @@
 """Copies of pods: a pod that is created with another pod's decision loses what that decision wrote.
 
-`kubectl debug --copy-to`, a restore from a backup and a template made from a saved pod keep the annotation, and with it
-names of nodes that say nothing of where the copy may run. The user's own constraints stay, as far as the decision says
-which those were. A forged decision gains nothing: its pod is judged as one without.
+A restore from a backup, and a template made from a saved pod, keep the annotation and the names of nodes, which say
+nothing of where the copy may run; `kubectl debug --copy-to` keeps the names alone. The user's own constraints stay, as
+far as the decision says which those were. A forged decision gains nothing: its pod is judged as one without.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,8 +13,8 @@ import msgspec
 from webhook.core.model import decision_annotation
 from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.policy import Pool
-from webhook.core.model.selector import HELD, Operator, Requirement, Toleration
-from webhook.kube.admission.affinity import without_choice
+from webhook.core.model.selector import HELD, NODE_NAME_FIELD, Operator, Requirement, Toleration
+from webhook.kube.admission.affinity import chosen_in, without_choice
 from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.objects.json_patch import Operation, escape, put, remove
 from webhook.kube.pod.constraints import read_placement, read_tolerations
@@ -49,14 +49,16 @@ def without_copied_decision(pod: objects.Pod, pools: Sequence[Pool], *, now_text
     are those of the policy. Raises ValueError if a part is malformed, which to_pod reports.
     """
     text = (pod.metadata.annotations or _NO_KEYS).get(keys.DECISION)
-    if text is None or len(text) > bounds.DECISION_BYTES:
-        return AsCreated(pod, [])
+    made: list[Operation] = []
+    if text is None:
+        return AsCreated(msgspec.structs.replace(pod, spec=_without_list(pod.spec, made)), made)
+    if len(text) > bounds.DECISION_BYTES:
+        return AsCreated(pod, made)
     found = decision_annotation.read(text)
     if found is not None and now_text and decision_annotation.subject_of(text) == subject_of(pod.metadata):
         age = unix_seconds(now_text) - unix_seconds(found.at)
         if abs(age) <= SAME_REQUEST_SECONDS:
-            return AsCreated(pod, [])
-    made: list[Operation] = []
+            return AsCreated(pod, made)
     metadata = _as_written(pod.metadata, None if found is None else found.asked, made)
     spec = _without_gate(pod.spec, made)
     if found is not None:
@@ -67,6 +69,22 @@ def without_copied_decision(pod: objects.Pod, pools: Sequence[Pool], *, now_text
             spec = msgspec.structs.replace(spec, affinity=affinity.left)
     spec = _without_tolerations(spec, _tolerations(found, pools), made)
     return AsCreated(msgspec.structs.replace(pod, metadata=metadata, spec=spec), made)
+
+
+def may_be_copied(pod: objects.Pod) -> bool:
+    """Whether a pod has a decision, or names of nodes."""
+    return keys.DECISION in (pod.metadata.annotations or _NO_KEYS) or NODE_NAME_FIELD.encode() in bytes(
+        pod.spec.affinity
+    )
+
+
+def _without_list(spec: objects.PodSpec, made: list[Operation]) -> objects.PodSpec:
+    """Return a spec without a list of nodes in the form in which decisions write it."""
+    affinity = without_choice(bytes(spec.affinity), chosen_in(bytes(spec.affinity)), ())
+    if affinity is None:
+        return spec
+    made += affinity.operations
+    return msgspec.structs.replace(spec, affinity=affinity.left)
 
 
 def _written_of(found: DecisionAnnotation, pools: Sequence[Pool]) -> Sequence[Pool]:

@@ -15,7 +15,7 @@ from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.workload_rules import JobEvictions
 from webhook.core.world.world import World
-from webhook.kube.admission.copied_pod import without_copied_decision
+from webhook.kube.admission.copied_pod import may_be_copied, without_copied_decision
 from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.kinds.model import EvictionEffect, PodSet, Workload
 from webhook.kube.objects import keys, objects
@@ -45,7 +45,7 @@ def to_part(
         budget.write(len(written))
         pod = _pod_decoder.decode(written)
         budget.step(_cost(pod, len(written)))
-        if keys.DECISION in (pod.metadata.annotations or ()):
+        if may_be_copied(pod):
             pod = without_copied_decision(pod, pools).pod
     except objects.UNREADABLE as error:
         return InvalidPod((objects.describe(error),))

@@ -22,7 +22,7 @@ from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
-from webhook.kube.admission.copied_pod import AsCreated, without_copied_decision
+from webhook.kube.admission.copied_pod import AsCreated, may_be_copied, without_copied_decision
 from webhook.kube.admission.pod_patch import node_choice_operations, operations, queue_operations
 from webhook.kube.admission.review import Operation, Review, TooLargeError, decode
 from webhook.kube.admission.review_response import MAX_REFUSAL_CHARACTERS, MAX_WARNING_CHARACTERS, encode_response
@@ -103,7 +103,7 @@ class AdmissionReviewer:
 
     def _as_created(self, found: objects.Pod) -> AsCreated:
         """Return a pod without what the decision on another one wrote."""
-        if keys.DECISION not in (found.metadata.annotations or ()):
+        if not may_be_copied(found):
             return AsCreated(found, [])
         try:
             return without_copied_decision(found, self.world.policy.pools, now_text=self._now_text())
