@@ -1,7 +1,9 @@
 """Reclaim as data: a policy, a full node of pods that borrow, and which of these a guaranteed pod of n GPUs evicts.
 
 `running` are Deployments of one GPU for each replica, which run for so many hours; `annotation` is their own minimum,
-`autoscaler` that of what scales them. `want` has how many replicas of each go, by the evictor's plan on the world file.
+`autoscaler` that of what scales them. Their containers run for the hours in `runs`, or wait for the reason in `waits`,
+after so many `restarts`. `group` is the scheduling policy of their PodGroup, null where that does not exist, and `mode`
+its disruption mode. `want` has how many replicas of each go, by the evictor's plan on the world file.
 """
 
 import json
@@ -37,15 +39,37 @@ NO_ROOM = {
 def borrowing(given):
     """The pods of a Deployment, and what scales it."""
     name, labels = given["name"], {keys.TEAM: "mine", keys.TIER: "preemptible"}
-    pods = b.replicas(name, given["replicas"], namespace="mine", node="n0", labels=labels)
+    pods = b.replicas(name, given["replicas"], namespace="mine", node="n0", labels=labels, gpus=given.get("gpus", 1))
     since = rfc3339(NOW - 3600 * given["hours"])
     for pod in pods:
         pod["metadata"] |= {"creationTimestamp": since, "annotations": {keys.DECISION: "{}"}}
-        pod["status"] |= {"startTime": since}
+        pod["status"] |= {"startTime": since} | container_of(given)
         if "annotation" in given:
             pod["metadata"]["annotations"][keys.MINIMUM] = str(given["annotation"])
+        if "group" in given:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": name}
     scaled = [b.autoscaler(name, namespace="mine", minimum=given["autoscaler"])] if "autoscaler" in given else []
-    return [*pods, *scaled]
+    return [*pods, *scaled, *group_of(given)]
+
+
+def group_of(given):
+    """The PodGroup of a case."""
+    if not given.get("group"):
+        return []
+    spec = {"schedulingPolicy": given["group"], "disruptionMode": {given.get("mode", "single"): {}}}
+    metadata = {"name": given["name"], "namespace": "mine"}
+    return [{"apiVersion": keys.GROUPS_API, "kind": "PodGroup", "metadata": metadata, "spec": spec}]
+
+
+def container_of(given):
+    """The status of the only container, if the case says it."""
+    if "waits" in given:
+        state = {"waiting": {"reason": given["waits"]}}
+    elif "runs" in given:
+        state = {"running": {"startedAt": rfc3339(NOW - 3600 * given["runs"])}}
+    else:
+        return {}
+    return {"containerStatuses": [{"name": "train", "restartCount": given.get("restarts", 0), "state": state}]}
 
 
 def asking(gpus):
@@ -64,7 +88,7 @@ def test_reclaim(case, number):
     document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **given["policy"]}
     policy = parse({"policy.yaml": json.dumps(document).encode()}, origin=case)
     found = [
-        b.node("n0", gpus=given["gpus"], cpu="640"),
+        b.node("n0", gpus=given["gpus"], cpu="640", memory="8Ti"),
         *(each for row in given["running"] for each in borrowing(row)),
     ]
     found.append(asking(asked["gpus"]))

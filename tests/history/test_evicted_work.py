@@ -57,6 +57,18 @@ class Cluster:
         return self.event(after, is_gone=True)
 
 
+def test_work_is_that_of_the_present_containers():
+    cluster = Cluster(start=START)
+    cluster.status["containerStatuses"] = [
+        {"name": "train", "restartCount": 1, "state": {"running": {"startedAt": rfc3339(T0 - 600)}}}
+    ]
+    assert cluster.notice() == cluster.evict(120) == {}
+    assert cluster.end(30) == {"lost": 750}
+    broken = Cluster(start=START)
+    broken.status["containerStatuses"] = [{"name": "train", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+    assert broken.notice() == broken.evict(120) == broken.end(30) == {}
+
+
 def test_a_pod_that_saves_nothing_loses_all_since_its_start():
     cluster = Cluster()
     assert cluster.event() == cluster.notice() == cluster.evict(120) == {}

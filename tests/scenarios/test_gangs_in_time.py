@@ -86,13 +86,27 @@ def test_a_gang_that_does_not_come_in_time_says_so_and_holds_nothing(cluster):
         (said,) = wait_for(cluster, lambda: warnings(cluster, fairgate.team_a, "GangSizeUnknown"), what="the Event")
         assert said.startswith("gang gone: RayCluster gone is not there, or its kind is not installed: ")
         (said,) = wait_for(cluster, lambda: warnings(cluster, fairgate.team_a, "GangTimedOut"), what="the Event")
-        want = "1 of 2 members of gang g have come within 10s: it holds nothing, and starts whole"
+        want = "1 of 2 members of gang g have come within 10s: "
+        want += "those that came start once there is room for the others, too"
         assert said == want
         wait_for(cluster, lambda: f"waits: {want}" in texts(cluster, fairgate.team_a), what="the annotation")
         assert fairgate.metric("fairgate_gangs_timed_out_total", team="a") == 1
         assert fairgate.charged("a") == 4
         create_pod(cluster, fairgate.team_a, member("m-1", "g", size=2, gpus=2))
         wait_for(cluster, lambda: len(started(cluster, fairgate.team_a)) == 3, what="it starts once it is whole")
+
+
+def test_members_that_are_made_once_another_has_a_node_get_the_room_that_is_kept_for_them(cluster):
+    make_nodes(cluster, 1)
+    with serve_fairgate(cluster, policy=QUEUES) as fairgate:
+        create_pod(cluster, fairgate.team_a, member("m-0", "g", size=2))
+        wait_bound(cluster, fairgate.team_a, "m-0")
+        wait_for(cluster, lambda: fairgate.ledger("a")["status"]["reserved"] == "4", what="room for the other is kept")
+        create_pod(cluster, fairgate.team_b, pod("other", gpus=4, **SIZE))
+        create_pod(cluster, fairgate.team_a, member("m-1", "g", size=2))
+        wait_bound(cluster, fairgate.team_a, "m-1")
+        assert fairgate.charged("a") == 8
+        assert started(cluster, fairgate.team_b) == []
 
 
 @pytest.mark.long

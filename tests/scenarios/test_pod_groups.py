@@ -4,8 +4,16 @@ import pytest
 
 from tests.control_plane.minors import needs
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
-from tests.scenarios.evictor import evictor, fill, held_nodes
+from tests.control_plane.workbench import (
+    create_pod,
+    list_pods,
+    make_namespace,
+    make_nodes,
+    wait_bound,
+    wait_for,
+    wait_phase,
+)
+from tests.scenarios.evictor import alive, ask, evictor, fill, held_nodes
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 from tests.scenarios.test_gangs import started, texts
 
@@ -136,6 +144,25 @@ def test_a_pod_group_inside_its_guaranteed_share_gets_room_that_others_borrow(st
         assert len(running.said("evicted")) == 3
         assert set(fairgate.tiers(fairgate.team_a)) == {"guaranteed"}
         wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
+
+
+def test_a_pod_group_loses_pods_down_to_its_minimum_and_only_below_that_all(start_control_plane):
+    cluster = start_control_plane(extra_args=FLAGS)
+    make_nodes(cluster, 1, gpus=8)
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate):
+        make_group(cluster, fairgate.team_a, "elastic", {"gang": {"minCount": 6}})
+        names = [f"e-{number}" for number in range(8)]
+        for name in names:
+            spec = {"labels": {TIER: "preemptible"}, "schedulingGroup": {"podGroupName": "elastic"}}
+            create_pod(cluster, fairgate.team_a, pod(name, gpus=1, **spec, **SIZE))
+        for name in names:
+            wait_phase(cluster, fairgate.team_a, name, "Running")
+        ask(cluster, fairgate.team_b, "one")
+        wait_bound(cluster, fairgate.team_b, "one")
+        assert len(alive(cluster, fairgate.team_a)) == 7
+        ask(cluster, fairgate.team_b, "two", gpus=2)
+        wait_bound(cluster, fairgate.team_b, "two")
+        assert alive(cluster, fairgate.team_a) == []
 
 
 def test_a_group_that_does_not_exist_starts_nothing_and_where_groups_are_not_served_its_pods_are_ordinary(

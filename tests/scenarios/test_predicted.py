@@ -6,6 +6,7 @@ And where its pods wait in line they start whole.
 import pytest
 
 from tests.control_plane.versions import KUBERAY, LWS, TRAINING_OPERATOR
+from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.manifests import (
     job_set,
     leader_worker_set,
@@ -18,6 +19,7 @@ from tests.scenarios.manifests import (
     xgboost_job,
 )
 from tests.scenarios.predicted import assert_examples_as_predicted, assert_predicted
+from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.whole_gangs import assert_starts_whole
 from webhook.kube.kinds.related import Related
 
@@ -107,6 +109,26 @@ def test_room_is_kept_for_the_jobs_of_a_jobset_that_follow(cluster):
     (trial,) = in_order["spec"]["replicatedJobs"]
     in_order["spec"]["replicatedJobs"] = [trial | {"name": name, "replicas": 1} for name in ("one", "two")]
     assert_starts_whole(cluster, in_order, first=2)
+
+
+@pytest.mark.usefixtures("jobset")
+def test_jobs_of_a_jobset_with_exclusive_placement_start_by_their_leaders(cluster):
+    """JobSet's webhook refuses the other pods of a Job until the first has a node."""
+    for rack in ("x", "y"):
+        make_nodes(cluster, 2, prefix=f"pool-{rack}", gpus=8, labels={"example.com/pool": rack})
+    with serve_fairgate(cluster, policy="defaults: {onLimit: queue, onNoRoom: queue}\n") as fairgate:
+        made = job_set("slices", replicas=2, pods=2, gpus=4)
+        made["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "example.com/pool"}
+        cluster.kubectl.apply([made], "-n", fairgate.team_a)
+
+        def racks():
+            nodes = [each["spec"].get("nodeName", "") for each in list_pods(cluster, fairgate.team_a)]
+            return sorted(node.rpartition("-")[0] for node in nodes)
+
+        want = ["pool-x", "pool-x", "pool-y", "pool-y"]
+        wait_for(cluster, lambda: racks() == want, what="each Job in a pool of its own")
+        assert fairgate.charged("a") == 16
+        wait_for(cluster, lambda: not fairgate.ledger("a")["ledger"]["inFlight"], what="nothing stays in flight")
 
 
 @pytest.mark.usefixtures("trainer")

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.control_plane.workbench import list_pods, make_nodes, wait_for
+from tests.control_plane.workbench import get_pod, list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import HOLD, alive, ask, evicted, evictor, fill, held_nodes, node_of, wait_bound
 from tests.scenarios.ray import RAY, ray_cluster, ray_clusters
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 BORROW = {TIER: "preemptible"}
 
 
-def budget(cluster, namespace, name, labels):
+def budget(cluster, namespace, name, labels, **more):
     """A disruption budget that allows no eviction."""
-    spec = {"maxUnavailable": 0, "selector": {"matchLabels": labels}}
+    spec = {"maxUnavailable": 0, "selector": {"matchLabels": labels}, **more}
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
     cluster.api.create(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", body)
 
@@ -56,6 +56,31 @@ def test_pods_under_two_budgets_are_not_chosen(cluster):
         assert evicted(cluster, fairgate.team_a, kept) == []
         assert evicted(cluster, fairgate.team_a, free) == free
         assert not running.said("eviction refused")
+
+
+def test_a_pod_that_does_not_work_goes_before_a_younger_one_that_does_though_a_budget_covers_it(cluster):
+    make_nodes(cluster, 1, gpus=8)
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate:
+        crashes = {**BORROW, "app": "crashes"}
+        budget(cluster, fairgate.team_a, "keep", {"app": "crashes"}, unhealthyPodEvictionPolicy="AlwaysAllow")
+        fill(cluster, fairgate.team_a, 1, prefix="crashes", gpus=4, labels=crashes)
+        fill(cluster, fairgate.team_a, 1, prefix="trains", gpus=4, labels=BORROW)
+        crash(cluster, fairgate.team_a, "crashes00")
+        with evictor(fairgate) as running:
+            ask(cluster, fairgate.team_b, "b", gpus=4)
+            wait_bound(cluster, fairgate.team_b, "b")
+            assert alive(cluster, fairgate.team_a) == ["trains00"]
+            assert not running.said("eviction refused")
+
+
+def crash(cluster, namespace, name):
+    """Write what kubelet writes of a pod in CrashLoopBackOff."""
+    status = get_pod(cluster, namespace, name)["status"]
+    (container,) = status["containerStatuses"]
+    container.update(ready=False, started=False, restartCount=500, state={"waiting": {"reason": "CrashLoopBackOff"}})
+    ready = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    written = {"containerStatuses": [container], "conditions": [{"type": "PodScheduled", "status": "True"}, ready]}
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"status": written})
 
 
 def test_victims_get_a_notice_before_their_eviction(cluster):

@@ -50,7 +50,8 @@ class Options(PolicyOptions):
 def world(options: Options) -> None:
     """Print nodes, pods, namespaces and priority classes as a world file for --world; by default of the cluster.
 
-    HorizontalPodAutoscalers are in it, too, for the minimums of what they scale.
+    HorizontalPodAutoscalers and PodGroups are in it, too, for the minimums that
+    they state.
 
     Only the fields that are read are kept: no images, commands, environment, volumes, Secrets or other annotations.
     Labels are kept for selectors. Finished pods are left out, but for those that their nodes rejected.

@@ -99,8 +99,7 @@ class EvictionReporter:
                     why = self._moves.moved(target, gpu_pod, now=now)
                     self._notify_people(NotifyKind.EVICTIONS, gpu_pod, why)
                 elif gpu_pod is not None:
-                    since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
-                    lost = gpu_pod.demand.gpus * max(0, now - since)
+                    lost = gpu_pod.demand.gpus * gpu_pod.lost_seconds(now)
                     minimums = self._world.minimums
                     replicas = minimums.of(gpu_pod.pod.replica.workload)
                     is_surplus = replicas is not None and replicas.may_go > 0

@@ -18,6 +18,7 @@ from webhook.history.usage_row import UsageKey, UsageKind
 from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
+from webhook.kube.pod.work import work_of
 
 AHEAD_SECONDS: Final = 60
 """How far ahead the clock of a node may be: a checkpoint later than that is of no time, and counts as none."""
@@ -96,10 +97,10 @@ class EvictedWork:
     def _begin(self, found: objects.Pod, uid: Uid, text: str, now: float) -> _Warned | None:
         """Follow a pod that holds GPUs and has started; any other one has no work to lose."""
         holding = holding_of(uid, self._world)
-        started = 0 if found.status is None else unix_seconds(found.status.start_time or "")
-        if holding is None or holding.node is None or not started:
+        work = work_of(found)
+        if holding is None or holding.node is None or not work.is_working or not work.since:
             return None
-        before = max(started, _checkpoint(text, now))
+        before = max(work.since, _checkpoint(text, now))
         pod = self._world.pod(uid)
         is_replica = pod is not None and loses_no_work(pod, self._world.minimums)
         self._warned[uid] = _Warned(holding.key, holding.gpus, before, before, text, is_replica=is_replica)

@@ -23,6 +23,7 @@ from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.kube.admission.copied_pod import may_be_copied, without_copied_decision
 from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations, queue_operations
 from webhook.kube.objects import objects
 from webhook.kube.pod.pods import InvalidPod, to_pod
@@ -53,10 +54,18 @@ class Template:
     pod: Pod
 
 
-def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: World) -> Template | Deny:
-    """Return the template of a manifest; a Deny has the reasons why it is not a valid pod."""
+def read_template(
+    written: Mapping[str, Any], *, namespace: Namespace, world: World, is_new: bool = False
+) -> Template | Deny:
+    """Return the template of a manifest; a Deny has the reasons why it is not a valid pod.
+
+    `is_new`: the pod does not exist, so that a decision on it is that on another one.
+    """
     try:
         found = _pod_decoder.decode(msgspec.json.encode(written))
+        if is_new and may_be_copied(found):
+            found, changes = without_copied_decision(found, world.policy.pools)
+            written = apply(written, changes)
     except objects.UNREADABLE as error:
         return Deny((Reason(Code.INVALID_REQUEST, "{problem}", {"problem": objects.describe(error)}),))
     pod = to_pod(found, namespace=namespace, weights=world.policy.resources)

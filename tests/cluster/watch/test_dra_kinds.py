@@ -12,7 +12,9 @@ from webhook.core.dra.claim_spec import ClaimKey
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.domain_request import DomainRequest
+from webhook.core.model.replica import Replica
 from webhook.kube.pod.gangs import gang_of_pod_group
+from webhook.kube.pod.replicas import group_of
 from webhook.policy.builtin import BUILT_IN
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
@@ -109,6 +111,27 @@ async def test_a_pod_group_says_in_which_domain_its_gang_is(api, feed, place):
         await until(lambda: place.group_domains)
         api.delete(GROUPS, "g", namespace="team-a")
         await until(lambda: not place.group_domains)
+
+
+async def test_a_pod_group_says_how_many_of_its_pods_stay_together(api, feed, place):
+    api.put(GROUPS, "g", namespace="team-a", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    workload = group_of("team-a", "g")
+    place.minimums.set_pod("p", Replica(workload), is_ready=True)
+
+    def minimum():
+        found = place.minimums.of(workload)
+        return None if found is None else found.minimum
+
+    async with feeding(feed):
+        await until(lambda: minimum() == 2)
+        api.put(GROUPS, "g", namespace="team-a", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})
+        await until(lambda: minimum() == 3)
+        api.put(GROUPS, "g", namespace="team-a", spec={"schedulingPolicy": {"basic": {}}})
+        await until(lambda: minimum() is None)
+        api.put(GROUPS, "g", namespace="team-a", spec={"schedulingPolicy": {"gang": {"minCount": 2}}})
+        await until(lambda: minimum() == 2)
+        api.delete(GROUPS, "g", namespace="team-a")
+        await until(lambda: minimum() is None)
 
 
 async def test_an_object_of_another_kind_of_that_name_says_nothing_and_does_not_block_startup(api, feed, place):

@@ -1,5 +1,7 @@
 """Which gangs are complete, and whose members start alone."""
 
+from dataclasses import replace
+
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
 from webhook.core.gangs.gang_line import LATE_SECONDS, ORDERED_SECONDS, SETTLE_SECONDS, GangLine, gang_in_line
@@ -55,7 +57,52 @@ def test_a_leader_whose_workers_are_made_once_it_runs_is_not_waited_with_for_eve
     assert entries(view, 100 + ORDERED_SECONDS) == []
     assert entries(view, 101 + ORDERED_SECONDS) == [["leader"]]
     strict = WaitingEntries(place_for(member("one", size=4)))
-    assert entries(strict, 100) == entries(strict, 100_000) == []
+    assert entries(strict, 100) == entries(strict, 399) == []
+
+
+def test_a_gang_that_does_not_grow_starts_what_came_with_room_for_the_others():
+    """As where an operator makes the other pods only once one of these has a node."""
+    place = place_for(member("a", size=4), member("b", count=2, size=4))
+    view = WaitingEntries(place)
+    assert entries(view, 100) == entries(view, 399) == []
+    assert entries(view, 400) == [["a", "a-follower-0", "a-follower-1", "b"]]
+    assert {pod.pod.demand for pod in place.waiting.expected.values()} == {member("b", count=2).pod.demand}
+    (timeout,) = view.gangs.timeouts
+    want = "2 of 4 members of gang g have come within 5m: those that came start once there is room for the others, too"
+    assert timeout.cause.text == want
+    place.set_waiting(member("c", size=4))
+    assert entries(view, 401) == [], "it grows"
+    assert not place.waiting.expected
+    assert entries(view, 701) == [["a", "a-follower-0", "b", "c"]]
+
+
+def test_what_starts_of_a_gang_that_does_not_grow_is_inside_the_limit_with_all_of_it():
+    for limit, want in ((4, 4), (3, 0)):
+        place = place_for(member("a", size=4), member("b", size=4), guaranteed=0, limit_=limit)
+        starts = AssumedStarts(place)
+        assert starts.due(now=100, count=9) == []
+        assert len(starts.due(now=400, count=9)) == want
+
+
+def test_a_gang_that_does_not_grow_waits_where_its_scheduler_would_not_place_a_part_or_others_hold_one():
+    grouped = member("a", size=2)
+    grouped = replace(grouped, pod=grouped.pod._replace(gang=grouped.pod.gang._replace(is_pod_group=True)))
+    held = (member("a", size=3), member("b", size=3, foreign_gates=("example.com/gate",)))
+    for pods in ((grouped,), held, (member("a", size=501),)):
+        view = WaitingEntries(place_for(*pods))
+        assert entries(view, 100) == entries(view, 100_000) == []
+
+
+def test_a_part_that_started_with_room_for_the_others_is_not_taken_back():
+    place = place_for(member("a", size=2))
+    starts, line = AssumedStarts(place), GangLine(place, paused=(), is_starting=place.is_assumed)
+    assert starts.due(now=100, count=9) == []
+    first, other = starts.due(now=400, count=9)
+    assert first.waiting.pod.name == "a"
+    assert other.is_reservation
+    assert line.is_partly_charged(first.waiting, charged={"uid-a"}, now=400) is False
+    place.drop_reservation(other.waiting.uid)
+    assert line.is_partly_charged(first.waiting, charged={"uid-a"}, now=400) is True, "no room is kept for the other"
 
 
 def test_members_that_others_hold_have_not_come():
@@ -210,7 +257,7 @@ def test_a_gang_that_does_not_come_in_time_is_reported_once_and_again_only_after
     entries(view, 100)
     assert [cause.text for _, cause in view.gangs.late(now=399)] == ["1 of 2 members of gang g have come"]
     assert view.gangs.timeouts == []
-    want = "1 of 2 members of gang g have come within 5m: it holds nothing, and starts whole"
+    want = "1 of 2 members of gang g have come within 5m: those that came start once there is room for the others, too"
     for now in (400, 401):
         assert [cause.text for _, cause in view.gangs.late(now=now)] == [want]
     assert [(each.waiting.pod.name, each.cause.text) for each in view.gangs.timeouts] == [("a", want)]

@@ -40,6 +40,11 @@ def test_a_pod_has_one_series_for_each_gpu():
     assert pod.key == ("team-a", "a")
 
 
+def test_a_pod_starts_up_when_its_containers_first_run_and_not_again_with_each_restart():
+    (pod,) = found(running(created=7, started_at=8, runtime_from=50, works_since=90))
+    assert pod.started_at == 50
+
+
 @pytest.mark.parametrize(
     "pods",
     [

@@ -35,3 +35,14 @@ def test_the_original_request_is_restored_from_a_decided_pod():
             "preemptible",
             None,
         )
+
+
+def test_what_the_decision_says_is_the_users_stays():
+    a100 = pool("a100", node_selector=(("gpu", "a100"),), affinity=(requirement("memory", "Gt", "75000"),))
+    rules = policy(pools=(a100,))
+    place = world(rules, [node("n0", labels={"gpu": "a100", "memory": "80000"})])
+    user = pod(2, constraints=Constraints((("gpu", "a100"),)))
+    stored = mutated(user, admit(user, ALICE, place))
+    said = stored._replace(decision_annotation=stored.decision_annotation[:-1] + ',"own":"s"}')
+    assert as_asked(said, rules).constraints == user.constraints
+    assert as_asked(stored, rules).constraints == Constraints(), "a decision of an older version does not say it"

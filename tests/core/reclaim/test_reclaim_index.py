@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import policy
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod
-from webhook.core.model.names import GangId, Namespace, Uid
+from webhook.core.model.names import GangId, Namespace, Uid, WorkloadName
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import LabelSelector, ReclaimRules
+from webhook.core.model.replica import Replica
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.attempts import Attempts
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, SchedulerReport
+from webhook.core.world.minimums import Minimums
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 GANG = GangId("team-a/g")
@@ -112,6 +114,28 @@ def test_one_budget_limits_and_two_forbid():
     assert next(iter(reclaim_index.victim_index)).guards == ("pdb team-a/two",)
 
 
+def test_a_budget_that_spares_healthy_pods_only_guards_no_others():
+    ready = borrower("ready", labels={"app": "kept"})
+    ready = replace(ready, pod=ready.pod._replace(is_ready=True))
+    reclaim_index = index_of(ready, borrower("broken", labels={"app": "kept"}))
+
+    def guards():
+        return {found.uid: found.guards for found in reclaim_index.victim_index}
+
+    budget = Disruption(Namespace("team-a"), "one", APP, allowed=0)
+    reclaim_index.set_disruption(budget)
+    assert guards() == {"ready": (budget.guard,), "broken": (budget.guard,)}
+    reclaim_index.set_disruption(replace(budget, spares_healthy_only=True))
+    assert guards() == {"ready": (budget.guard,), "broken": ()}
+    evict(reclaim_index, Uid("broken"))
+    assert reclaim_index.allowances() == {budget.guard: 0}, "the API server counts no eviction of it"
+    reclaim_index.set(borrower("pulls", is_starting=True, labels={"app": "kept"}))
+    reclaim_index.set_disruption(budget)
+    assert guards() == {"ready": (budget.guard,), "pulls": ()}, "no budget counts for a pending pod"
+    reclaim_index.set_disruption(replace(budget, name="two", spares_healthy_only=True))
+    assert TWO_BUDGETS in guards()["ready"]
+
+
 def test_only_some_of_thousands_of_budgets_are_evaluated():
     none = LabelSelector((Requirement("app", Operator.IN, ("none",)),))
     reclaim_index = index_of(borrower("p", labels={"app": "kept"}))
@@ -139,6 +163,25 @@ def test_a_guaranteed_member_protects_no_borrowers_of_its_gang():
     reclaim_index.set(borrower("q", on="n1"))
     reclaim_index.remove(Uid("r"))
     assert [each.pod.uid for each in reclaim_index.members(GANG)] == ["p"]
+
+
+def test_pods_of_a_pod_group_go_together_once_it_says_so():
+    minimums = Minimums()
+    reclaim_index = ReclaimIndex(NO_RULES, minimums)
+    group = WorkloadName("team-a/PodGroup/g")
+    for uid in ("p", "q"):
+        member = borrower(uid, gang=GANG, is_grouped=True)
+        minimums.set_pod(Uid(uid), Replica(group), is_ready=True)
+        reclaim_index.set(replace(member, pod=member.pod._replace(replica=Replica(group), is_ready=uid == "p")))
+
+    def found():
+        return {(victim.gang, victim.replica_of) for victim in reclaim_index.victim_index}
+
+    assert found() == {(None, None)}, "no such object is known"
+    minimums.set_scaler("g", group, 1)
+    assert found() == {(GANG, group)}, "also a member that is not ready"
+    minimums.remove_scaler("g")
+    assert found() == {(None, None)}
 
 
 def test_a_borrower_with_a_grace_period_of_years_is_a_victim():

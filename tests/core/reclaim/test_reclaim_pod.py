@@ -1,5 +1,7 @@
 """GPU pods in reclaim: possible victims and what protects them."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.support.reclaim_pods import borrower, reclaim_pod
@@ -9,7 +11,7 @@ from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.cost_scale import CostScale
 from webhook.core.reclaim.failures import Loss, WorkloadId
 from webhook.core.reclaim.reclaim_pod import STAY_SECONDS, TWO_BUDGETS, Disruption, is_protected, victim_of
-from webhook.core.reclaim.victim import NOWHERE, GuardId
+from webhook.core.reclaim.victim import NEVER, NOWHERE, GuardId
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 NO_RULES = ReclaimRules()
@@ -86,6 +88,16 @@ def test_work_is_lost_since_the_start_or_the_last_checkpoint():
 def test_a_minimum_runtime_counts_from_the_start():
     assert victim(borrower("p", started_at=50), ReclaimRules(minimum_runtime_seconds=60)).until == 110
     assert victim(borrower("p", started_at=50), ReclaimRules(minimum_runtime_seconds=0)).until == 0
+
+
+def test_work_is_that_of_the_present_containers_and_none_without_them():
+    restarted = borrower("p", started_at=50, runtime_from=60, works_since=90, saved_at=70, grace_seconds=0)
+    assert (restarted.lost_seconds(100), victim(restarted).saved_at, victim(restarted).started_at) == (10, 90, 50)
+    assert victim(restarted, ReclaimRules(minimum_runtime_seconds=60)).until == 120
+    broken = replace(restarted, is_working=False)
+    found = victim(broken, ReclaimRules(minimum_runtime_seconds=60))
+    assert (broken.lost_seconds(100), found.saved_at, found.has_no_work, found.is_idle) == (0, NEVER, True, True)
+    assert found.until == 120, "a pod that starts has its minimum runtime"
 
 
 def test_several_budgets_forbid_an_eviction():

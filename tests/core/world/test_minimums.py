@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.support import make
 from webhook.core.model.names import WorkloadName
 from webhook.core.model.replica import NO_REPLICA, Replica
-from webhook.core.world.minimums import MOST_SCALERS, TIER_SECONDS, Minimums, Replicas
+from webhook.core.world.minimums import MOST_SCALERS, TIER_SECONDS, WHOLE, Minimums, Replicas
 
 WEB, CHAT = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/chat")
 
@@ -107,6 +107,19 @@ def test_each_state_says_what_it_means():
         "4 pods of its workload are ready and 2 are to stay: 2 may go before others",
         "its workload has no more than its minimum of 2 ready: it goes after other pods",
     ]
+    texts = [Replicas(*each, is_gang=True).statement.text for each in ((2, 2, 2), (2, 5, 4), (WHOLE, 5, 5))]
+    assert texts == [
+        "its gang has no more pods than its minimum of 2: it goes whole",
+        "4 pods of its workload are ready and 2 are to stay: 2 may go before others",
+        "its gang goes whole, by its disruption mode",
+    ]
+
+
+def test_a_copy_knows_what_is_a_gang():
+    found, copy = filled("a", "b"), filled("a", "b")
+    found.set_scaler("g", WEB, 1, is_gang=True)
+    copy.copy_scalers(found)
+    assert copy.of(WEB) == Replicas(1, 2, 2, is_scaled=True, is_gang=True)
 
 
 def test_a_world_counts_pods_that_exist_and_those_in_line():

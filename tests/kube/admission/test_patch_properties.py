@@ -39,7 +39,7 @@ def reference(manifest, admit, now=NOW):
     new = decision_annotation_of(admit, at=now)
     annotations = metadata["annotations"] = dict(metadata.get("annotations") or {})
     old = decision_annotation.read(annotations.get("fairgate.dev/decision", ""))
-    if old is None or old._replace(at=now, listed=0) != decision_annotation.read(new):
+    if old is None or old._replace(at=now, listed=0, own=decision_annotation.Own()) != decision_annotation.read(new):
         annotations["fairgate.dev/decision"] = new
     if node_choice.node_selector:
         spec["nodeSelector"] = dict(node_choice.node_selector) | (spec.get("nodeSelector") or {})
@@ -222,7 +222,8 @@ def _readable(manifest):
     """Compare the decision by value, not by the order of its fields and where its nodes are."""
     manifest = copy.deepcopy(manifest)
     annotations = manifest["metadata"]["annotations"]
-    annotations["fairgate.dev/decision"] = decision_annotation.read(json.dumps(b.decision_of(manifest)))
+    read = decision_annotation.read(json.dumps(b.decision_of(manifest)))
+    annotations["fairgate.dev/decision"] = read and read._replace(own=decision_annotation.Own())  # has tests of its own
     return manifest
 
 

@@ -54,6 +54,7 @@ def test_a_pod_without_any_fields_gets_all_of_them():
         "policy": "5eed",
         "pool": "a100",
         "user": "alice@example.com",
+        "of": "vision/train-0",
         "at": NOW,
     }
     assert pod["spec"]["nodeSelector"] == {"nvidia.com/gpu.product": b.A100}

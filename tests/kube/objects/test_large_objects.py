@@ -2,14 +2,17 @@
 
 import json
 
+import msgspec
 import pytest
 
 from tests import builders as b
 from tests.attacks.shapes import pods
 from tests.kube.support.created import PODS, resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.objects import objects
 from webhook.kube.objects.large_objects import without_large_parts
 from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.work import work_of
 
 SHAPES = dict(pods(300_000))
 UNCOUNTABLE = ("resources", "claims", "a long resource name")
@@ -48,6 +51,14 @@ def test_what_kubelet_reports_of_a_large_pod_still_counts():
     ]
     made = b.pod(containers=containers, phase="Running") | {"status": {"containerStatuses": statuses}}
     assert dict(decoded_by_a_watch(made).demand.requests)["cpu"] == 800_000
+    for status in statuses:
+        status["state"] = {"running": {"startedAt": "2026-11-21T10:00:00Z"}, "waiting": {"message": "x" * 500}}
+        status["restartCount"] = 2
+    made["status"]["startTime"] = "2026-11-21T09:00:00Z"
+    trimmed = msgspec.json.decode(without_large_parts(json.dumps(made).encode()), type=objects.Pod)
+    whole = msgspec.json.decode(json.dumps(made), type=objects.Pod)
+    assert work_of(trimmed) == work_of(whole)
+    assert work_of(whole).since > work_of(whole).runtime_from
 
 
 def test_statuses_of_too_many_containers_are_dropped():

@@ -10,13 +10,14 @@ from webhook.kube.pod.pods import controller_reference
 from webhook.kube.pod.replicas import is_ready, replica_of
 
 
-def read(kind="ReplicaSet", name="web-5d", labels=None, minimum=None, api="apps/v1"):
+def read(kind="ReplicaSet", name="web-5d", *, labels=None, minimum=None, api="apps/v1", annotations=None, group=None):
     owner = {"apiVersion": api, "kind": kind, "name": name, "uid": "u", "controller": True}
     metadata = {"name": "p", "namespace": "a", "labels": labels or {}, "ownerReferences": [owner] if kind else []}
     if minimum is not None:
-        metadata["annotations"] = {"fairgate.dev/minimum": minimum}
+        annotations = {"fairgate.dev/minimum": minimum}
+    metadata["annotations"] = annotations
     found = msgspec.json.decode(json.dumps(metadata), type=objects.ObjectMeta)
-    return replica_of(found, controller_reference(found), "a")
+    return replica_of(found, controller_reference(found), "a", objects.SchedulingGroup(group))
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,18 @@ def read(kind="ReplicaSet", name="web-5d", labels=None, minimum=None, api="apps/
 )
 def test_the_workload_is_what_a_person_scales(more, want):
     assert read(**more).workload == want
+
+
+@pytest.mark.parametrize("kind", ["Job", ""])
+def test_pods_of_a_pod_group_are_one_workload_whatever_made_them(kind):
+    found = read(kind=kind, labels={"jobset.sigs.k8s.io/jobset-name": "s"}, minimum="2", group="g")
+    assert (found.workload, found.minimum, found.problem) == ("a/PodGroup/g", 2, "")
+
+
+@pytest.mark.parametrize(("text", "want"), [("2", 2), ("two", None), ("", None)])
+def test_a_gang_of_koordinator_states_its_minimum(text, want):
+    found = read(kind="Job", name="j", annotations={"gang.scheduling.koordinator.sh/min-available": text})
+    assert (found.workload, found.minimum, found.problem) == ("a/Job/j", want, "")
 
 
 @pytest.mark.parametrize("text", ["0", "2", "10000", "99999"])

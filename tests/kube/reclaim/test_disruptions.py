@@ -43,3 +43,17 @@ def test_budgets_cover_the_pods_of_their_selector(selector, want):
     budget = to_disruption(msgspec.convert(body | {"status": {"disruptionsAllowed": 3}}, DisruptionBudget))
     assert budget.covers(read(builders.pod(labels={"app": "web"}))) is want
     assert (budget.guard, budget.allowed) == ("pdb vision/b", 3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "healthy", "want"),
+    [("AlwaysAllow", 0, True), ("IfHealthyBudget", 0, False), ("IfHealthyBudget", 2, True), (None, 2, True)],
+    ids=["always", "too few are healthy", "enough are healthy", "the default"],
+)
+def test_pods_that_are_not_ready_go_by_the_policy_of_the_budget(policy, healthy, want):
+    spec = {"selector": {}} | ({} if policy is None else {"unhealthyPodEvictionPolicy": policy})
+    status = {"disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 2}
+    body = {"metadata": {"name": "b", "namespace": "vision"}, "spec": spec, "status": status}
+    assert to_disruption(msgspec.convert(body, DisruptionBudget)).spares_healthy_only is want
+    uncounted = to_disruption(msgspec.convert(body | {"status": {}}, DisruptionBudget))
+    assert uncounted.spares_healthy_only is (policy == "AlwaysAllow")

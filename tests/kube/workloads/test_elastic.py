@@ -91,3 +91,12 @@ def test_a_deployments_annotation_is_copied_to_its_template():
         "spec": {"template": TEMPLATE},
     }
     assert copied(made) == {"/spec/template": "2"}
+
+
+def test_the_tasks_of_a_job_of_volcano_get_its_minimum():
+    tasks = [{"name": name, "template": TEMPLATE} for name in ("driver", "worker")]
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"minAvailable": 3, "tasks": tasks}}
+    assert copied(job) == {f"/spec/tasks/{number}/template": "3" for number in range(2)}
+    for least in (0, -1, "3", None):
+        job["spec"]["minAvailable"] = least
+        assert copied(job) == {}

@@ -144,6 +144,26 @@ def test_jobs_of_a_jobset_start_together_or_follow_by_its_order(document, want):
     assert shown(document) == want
 
 
+EXCLUSIVE, BY_SELECTOR = "alpha.jobset.sigs.k8s.io/exclusive-topology", "alpha.jobset.sigs.k8s.io/node-selector"
+
+
+@pytest.mark.parametrize(
+    ("of_set", "of_job", "want"),
+    [
+        ({EXCLUSIVE: "rack"}, {}, (3, [4, 4, 2])),
+        ({}, {EXCLUSIVE: "rack"}, (4, [4, 4])),
+        ({EXCLUSIVE: "rack", BY_SELECTOR: "true"}, {}, (6, [])),
+        ({EXCLUSIVE: "rack"}, {BY_SELECTOR: "true"}, (5, [2])),
+    ],
+    ids=["of the JobSet", "of one replicated job", "by node selectors", "one by node selectors"],
+)
+def test_of_jobs_with_exclusive_placement_one_pod_each_starts_and_the_others_follow(of_set, of_job, want):
+    document = job_set(("a", 2, 4, "", ""), ("b", 1, 2, "", ""))
+    document["metadata"]["annotations"] = of_set
+    document["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"annotations": of_job}
+    assert shown(document) == want
+
+
 def lws(**more):
     annotations = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"} if more.pop("is_exclusive", False) else {}
     worker, leader = template(4), template(1)

@@ -122,6 +122,16 @@ def test_a_pod_is_the_same_for_reclaim(annotations, node):
     assert reclaimed(found) != reclaimed(bare), "the annotation is read"
 
 
+def test_what_a_pod_has_done_is_the_same_for_reclaim():
+    found = b.pod("p", uid="u1", node="n0", phase="Running")
+    runs = {"name": "train", "restartCount": 2, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    waits = {"name": "train", "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "x"}}}
+    for status in (runs, waits):
+        found["status"] |= {"startTime": "2025-01-01T00:00:00Z", "containerStatuses": [status]}
+        assert reclaimed(kept_fields(found, annotations=frozenset())) == reclaimed(found)
+    assert not reclaimed(found).is_working
+
+
 def test_gangs_of_two_controllers_stay_two():
     pods = [b.pod(f"p{n}", uid=f"u{n}", controller=("Job", f"j{n}"), annotations={keys.GANG: "true"}) for n in (1, 2)]
     read = world_of(*(kept_fields(each, annotations=frozenset()) for each in pods)).pods

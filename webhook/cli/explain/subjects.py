@@ -161,7 +161,7 @@ def pods_of_manifests(
                 yield Unknown(f"{title}: {pods.problem}")
                 continue
             home = Namespace(workload.namespace)
-            template = read_template(pods.template, namespace=home, world=world)
+            template = read_template(pods.template, namespace=home, world=world, is_new=True)
             role = f", role {pods.role}" if pods.role else ""
             plan = None
             if workload.kind != "Pod" and not isinstance(template, Deny):

@@ -37,7 +37,9 @@ def subjects_of_workload(
             yield Unknown(f"{role}: {each.problem}")
         elif found is None:
             home = Namespace(workload.namespace)
-            yield Subject(role, home, read_template(each.template, namespace=home, world=world), each.count)
+            yield Subject(
+                role, home, read_template(each.template, namespace=home, world=world, is_new=True), each.count
+            )
         else:
             yield _subject(role, each, [pod for pod in of_it if _has_labels(pod, each)], document, world=world)
 
@@ -52,7 +54,7 @@ def _subject(title: str, pods: PodSet, there: Sequence[Json], document: Json, *,
         chosen = (waiting or alive)[0]
         name = text(mapping(chosen.get("metadata")).get("name"))
         return subject_of_pod(chosen, namespace=namespace, world=world, title=title, pods=f"{summary}. Pod {name}:")
-    template = read_template(pods.template, namespace=Namespace(namespace), world=world)
+    template = read_template(pods.template, namespace=Namespace(namespace), world=world, is_new=True)
     missing = None if wanted is None else wanted - len(alive)
     return Subject(title, Namespace(namespace), template, missing, pods=f"{summary}. The next one:")
 

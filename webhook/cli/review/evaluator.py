@@ -207,7 +207,7 @@ class Evaluator:
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.SKIP, (), line, team=self._team(namespace))
         if not pod_set.template:
             return replace(blank, reasons=(_unknown_count(pod_set),))
-        template = read_template(pod_set.template, namespace=namespace, world=self._world)
+        template = read_template(pod_set.template, namespace=namespace, world=self._world, is_new=True)
         if isinstance(template, Deny):
             return replace(blank, outcome=Outcome.DENY, reasons=template.reasons)
         count = self._count(pod_set, template.pod)

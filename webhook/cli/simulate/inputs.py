@@ -90,7 +90,7 @@ class Worlds:
                 world.set_priority_class(priority_class)
         for handle, scaling in found.scalings:
             if not world.minimums.is_scaled(scaling.workload):
-                world.minimums.set_scaler(handle, scaling.workload, scaling.minimum)
+                world.minimums.set_scaler(handle, *scaling)
 
     def _parsed(self, listed: Objects, world: World) -> WorldObjects:
         return parse_objects(listed, world.policy.resources, name=self._name)

@@ -9,6 +9,7 @@ from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.gangs import gang_of_pod_group
+from webhook.kube.workloads.scalers import scaling_of_group
 
 
 def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
@@ -85,7 +86,7 @@ def _set_slice(world: World, found: dra_devices.ResourceSlice) -> bool:
 
 
 def _set_group(world: World, found: dra.PodGroup) -> bool:
-    entries, domain = dra.to_group(found), dra.domain_of_group(found)
+    entries, domain, scaling = dra.to_group(found), dra.domain_of_group(found), scaling_of_group(found)
     if entries:
         world.set_group(dra.group_key(found.metadata), entries)
     gang = gang_of_pod_group(found.metadata.namespace or "default", found.metadata.name)
@@ -93,12 +94,19 @@ def _set_group(world: World, found: dra.PodGroup) -> bool:
         world.group_domains.pop(gang, None)
     else:
         world.group_domains[gang] = domain
-    return bool(entries) or domain is not None
+    minimums = world.minimums
+    is_news = minimums.set_scaler(gang, *scaling) if scaling is not None else minimums.remove_scaler(gang)
+    if is_news:
+        world.on_usage_changed()
+    return bool(entries) or domain is not None or scaling is not None
 
 
 def _remove_group(world: World, path: str) -> None:
     world.set_group(_key("group", path), None)
-    world.group_domains.pop(gang_of_pod_group(*split_path(path)), None)
+    gang = gang_of_pod_group(*split_path(path))
+    world.group_domains.pop(gang, None)
+    if world.minimums.remove_scaler(gang):
+        world.on_usage_changed()
 
 
 def _key(kind: str, path: str) -> ClaimKey:

@@ -12,7 +12,7 @@ def scaler_kind(world: World) -> WatchedKind[Autoscaler]:
 
     def apply(found: Autoscaler) -> bool:
         scaling = scaling_of(found)
-        if scaling is not None and minimums.set_scaler(path_of(found), scaling.workload, scaling.minimum):
+        if scaling is not None and minimums.set_scaler(path_of(found), *scaling):
             world.on_usage_changed()
         return scaling is not None
 

@@ -54,8 +54,9 @@ def minimums_text(world: World) -> str:
 
 
 def _rows(world: World) -> Iterator[MinimumRow]:
+    """Yield the workloads whose replicas are of use one by one: gangs say how many start, and may end one by one."""
     for workload in world.minimums.workloads():
-        if (replicas := world.minimums.of(workload)) is not None:
+        if (replicas := world.minimums.of(workload)) is not None and not replicas.is_gang:
             yield MinimumRow(workload, world.tenancy(Namespace(workload.partition("/")[0])).team_name, replicas)
 
 

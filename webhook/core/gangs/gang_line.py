@@ -2,10 +2,12 @@
 
 Nothing of a gang starts before it is whole. So once a pod of it has started, those that come later (of an elastic
 workload, or in the place of one that failed) start alone: a gang never waits for a pod that only a running one makes.
-Where the object of a gang says which pods those are, room for them is judged and kept with the first ones.
+Where the object of a gang says which pods those are, room for them is judged and kept with the first ones. So it is
+where a gang has not grown within the policy's bound: what makes its pods may wait for one of them to have a node.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from webhook.core.admission.gang_rules import come_so_far, starts_whole, too_many
@@ -136,7 +138,8 @@ class GangLine:
             return None
         size = self._plans.size(gang)
         if size.number:
-            return len(members) - len(others) + self._others(gang, size) < size.number
+            come = len(members) - len(others) + self._others(gang, size)
+            return come + len(self._world.gang_reservations.of(gang)) < size.number
         return any(member.has_turn and member.uid not in self._paused for member in others)
 
     def late(self, *, now: int) -> Iterator[tuple[WaitingPod, Statement]]:
@@ -150,9 +153,8 @@ class GangLine:
                 continue
             members = self._world.waiting.of_gang(gang)
             cause = self._cause(gang, found, is_late=waited >= self._timeout)
-            if waited >= self._timeout and gang not in self._timed_out:
-                self._timed_out.add(gang)
-                self.timeouts.append(GangTimeout(next(iter(members)), cause))
+            if waited >= self._timeout:
+                self._time_out(gang, found, next(iter(members)))
             yield from ((pod, cause) for pod in members if not pod.is_held)
 
     @property
@@ -173,6 +175,8 @@ class GangLine:
         if not is_late:
             return cause
         words = "{members} within {timeout:duration}: it holds nothing, and starts whole"
+        if self._starts_in_part(gang, found.size):
+            words = "{members} within {timeout:duration}: those that came start once there is room for the others, too"
         return Statement(words, {"members": cause, "timeout": self._timeout})
 
     def _entries(self, gang: GangId, uids: dict[Uid, None], *, now: int) -> GangEntries:
@@ -192,18 +196,41 @@ class GangLine:
         size = self._plans.size(gang)
         others, number = self._others(gang, size), size.number
         come = len(ready) + others
-        is_settled = len(ready) == len(members) and self._is_settled(gang, size, now=now)
-        is_whole = is_settled or 0 < number <= min(come, MAX_MEMBERS + others)
-        if not (ready and is_whole) or self._plans.is_to_be_read(gang, waited=now - self._began[gang]):
-            self._incomplete[gang] = _Incomplete(_name(members), come, size, others)
+        has_all_ready = len(ready) == len(members)
+        is_whole = 0 < number <= min(come, MAX_MEMBERS + others)
+        is_whole = is_whole or (has_all_ready and self._is_settled(gang, size, now=now))
+        is_stalled = not is_whole and has_all_ready and self._is_stalled(gang, size, now=now)
+        incomplete = _Incomplete(_name(members), come, size, others)
+        is_unread = self._plans.is_to_be_read(gang, waited=now - self._began[gang])
+        if not (ready and (is_whole or is_stalled)) or is_unread:
+            self._incomplete[gang] = incomplete
             self._plans.want(gang)
             return GangEntries()
+        if is_stalled:
+            self._time_out(gang, incomplete, ready[0])
+            return self._together(gang, ready, size, count=len(ready), absent=number - come)
         self._timed_out.discard(gang)
-        count = max(1, number - others) if number else len(ready)
-        together = tuple(ready[: min(count + len(size.late), MAX_MEMBERS)])
-        missing = size.late[max(0, len(together) - count) :][: MAX_MEMBERS - len(together)]
+        return self._together(gang, ready, size, count=max(1, number - others) if number else len(ready))
+
+    def _together(
+        self, gang: GangId, ready: Sequence[WaitingPod], size: GangSize, *, count: int, absent: int = 0
+    ) -> GangEntries:
+        """Return the first `count` pods, and those that follow them: pods that came, or what they are expected to be.
+
+        `absent` pods that the gang waits for without end are taken to be as large as its largest.
+        """
+        largest = max(ready, key=lambda member: member.pod.demand.gpus).pod
+        late = (*repeat(largest, absent), *size.late)
+        together = tuple(ready[: min(count + len(late), MAX_MEMBERS)])
+        missing = late[max(0, len(together) - count) :][: MAX_MEMBERS - len(together)]
         self._expect(gang, expected_members(together, missing))
         return GangEntries(together=(*together, *self._expected.get(gang, ())))
+
+    def _time_out(self, gang: GangId, found: _Incomplete, member: WaitingPod) -> None:
+        """Note a gang that was not complete in time, once."""
+        if gang not in self._timed_out:
+            self._timed_out.add(gang)
+            self.timeouts.append(GangTimeout(member, self._cause(gang, found, is_late=True)))
 
     def _expect(self, gang: GangId, pods: tuple[WaitingPod, ...]) -> None:
         """Replace the pods of a gang that are judged with it and do not exist yet."""
@@ -242,8 +269,18 @@ class GangLine:
     def _is_due(self, gang: GangId, found: _Incomplete, *, now: int) -> bool:
         if found.others != self._others(gang, found.size) or self._world.gangs.has_started(gang):
             return True
-        is_settled = self._is_settled(gang, found.size, now=now)
-        return is_settled and not self._plans.is_to_be_read(gang, waited=now - self._began[gang])
+        is_over = self._is_settled(gang, found.size, now=now) or self._is_stalled(gang, found.size, now=now)
+        return is_over and not self._plans.is_to_be_read(gang, waited=now - self._began[gang])
+
+    def _is_stalled(self, gang: GangId, size: GangSize, *, now: int) -> bool:
+        """Whether no member came within the policy's bound, though more are expected."""
+        return now - self._came[gang] >= self._timeout and self._starts_in_part(gang, size)
+
+    def _starts_in_part(self, gang: GangId, size: GangSize) -> bool:
+        """Whether a gang that does not grow starts: not one that is too large, or that kube-scheduler places whole."""
+        pod = next(iter(self._world.waiting.of_gang(gang)), None)
+        is_placed_whole = pod is not None and pod.pod.gang is not None and pod.pod.gang.is_pod_group
+        return 0 < size.number <= MAX_MEMBERS and not is_placed_whole
 
     def _is_settled(self, gang: GangId, size: GangSize, *, now: int) -> bool:
         """Whether no member came for so long that none is expected, though the gang may be smaller than declared."""

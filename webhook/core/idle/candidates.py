@@ -43,7 +43,7 @@ def candidates(gpu_pods: Iterable[ReclaimPod], world: World) -> Iterator[Candida
             cannot_judge="policy exempts it"
             if rules.exempts(pod.namespace, gpu_pod.labels)
             else why_shared(gpu_pod, world, sharing),
-            started_at=gpu_pod.started_at or pod.created,
+            started_at=gpu_pod.runs_since,
             saved_at=gpu_pod.saved_at,
             idle_since=pod.idle_since,
             is_starting=gpu_pod.is_starting,

@@ -1,7 +1,7 @@
 """What a user requested, read back from a pod that exists: without what Fairgate and kube-scheduler wrote on it.
 
 For commands that show the outcome if the pod were created now. The decision on the pod has what was written; a
-condition that user and pool both name is taken for the pool's.
+condition that user and pool both name is the user's where the decision says so, else it is taken for the pool's.
 """
 
 from dataclasses import replace
@@ -43,8 +43,8 @@ def without_holds(constraints: Constraints) -> Constraints:
 
 def _without_node_choice(constraints: Constraints, annotation: DecisionAnnotation, policy: Policy) -> Constraints:
     pool = next((pool for pool in policy.pools if pool.name == annotation.pool), None)
-    selector = frozenset() if pool is None else frozenset(pool.node_selector)
-    affinity = () if pool is None else pool.affinity
+    selector = frozenset() if pool is None or annotation.own.has_selector else frozenset(pool.node_selector)
+    affinity = () if pool is None or annotation.own.has_affinity else pool.affinity
     terms = None
     if constraints.terms is not None:
         left = (_without(term, annotation, affinity) for term in constraints.terms)

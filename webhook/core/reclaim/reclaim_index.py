@@ -210,7 +210,7 @@ class ReclaimIndex:
         names = self._budget_names.setdefault(budget.namespace, [])
         if before is None:
             insort(names, budget.name)
-        is_new = before is None or before.selector != budget.selector
+        is_new = before is None or before != replace(budget, allowed=before.allowed)
         if is_new and bisect_left(names, budget.name) < BUDGETS:
             self._sort_again(map(self._pods.__getitem__, self._by_namespace.get(budget.namespace, ())))
 
@@ -302,8 +302,14 @@ class ReclaimIndex:
         self._sort_again(gpu_pod for uid in self._minimums.pods(workload) if (gpu_pod := self.get(uid)) is not None)
 
     def _guards(self, gpu_pod: ReclaimPod) -> tuple[GuardId, ...]:
+        """Return the budgets that count for a pod: none for a pending one (eviction.go of Kubernetes, canIgnorePDB)."""
+        if gpu_pod.is_starting:
+            return ()
         known = self._budgets(gpu_pod.namespace)
-        return tuple(islice((budget.guard for budget in known if budget.covers(gpu_pod)), 2))
+        found = tuple(islice((budget for budget in known if budget.covers(gpu_pod)), 2))
+        if len(found) == 1 and found[0].spares_healthy_only and not gpu_pod.pod.is_ready:
+            return ()
+        return tuple([budget.guard for budget in found])
 
     def _budgets(self, namespace: Namespace) -> Iterator[Disruption]:
         several = self._disruptions.get(namespace, {})

@@ -53,14 +53,17 @@ class ReclaimPod:
     `saved_at` is its last checkpoint by its own annotation, 0 without one. `asks_to_stay`: another one asks not to
     evict it. `leaves_at` is when its grace period is over, None while it is not deleted, and `leave_seconds` how long
     that is. `is_gated`: a scheduling gate holds it back.
-    `started_at` is 0 before it started. `chosen` are the nodes that the webhook chose for it. Where it may run
+    `started_at` is when kubelet took it, 0 before that; `runtime_from` is since when it has its minimum runtime,
+    and `works_since` since when its present containers run, 0 for the same. `is_working`: one of them runs, as far as
+    is known. `chosen` are the nodes that the webhook chose for it. Where it may run
     (`constraints`, `topology`, `chosen`) and why it does not (`report`) is known only while it waits. `gang_size` is
     the declared size of its gang, 0 without one. `goes_with` is the gang with which it is evicted: one that an object
-    declares, not its own markers alone. `controller` is its owner reference; `workload` is the same object as a key,
-    and `loss` the effect of its eviction on it. `domain` is the domain that it asks for its gang, None without a
-    request. Its `scheduler` takes pods of a higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own
-    gate until its room is made. `is_movable`: its owner says that it may be moved to another node. `is_starting`: it is
-    on a node, and none of its containers has run yet.
+    declares, not its own markers alone; `is_grouped`: a PodGroup of Kubernetes says whether it goes with that.
+    `controller` is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction
+    on it. `domain` is the domain that it asks for its gang, None without a request. Its `scheduler` takes pods of a
+    higher `priority` first. `in_line`: it is charged, and keeps Fairgate's own gate until its room is made.
+    `is_movable`: its owner says that it may be moved to another node. `is_starting`: it is on a node, and none of its
+    containers has run yet.
     """
 
     pod: Resident
@@ -70,7 +73,11 @@ class ReclaimPod:
     gang: GangId | None = None
     gang_size: int = 0
     goes_with: GangId | None = None
+    is_grouped: bool = False
     started_at: int = 0
+    runtime_from: int = 0
+    works_since: int = 0
+    is_working: bool = True
     saved_at: int = 0
     asks_to_stay: bool = False
     leaves_at: int | None = None
@@ -110,6 +117,20 @@ class ReclaimPod:
         """Whether it waits for a node, whatever its tier, and nothing else holds it back."""
         return self.pod.node is None and not self.pod.is_terminating and not self.is_gated
 
+    @property
+    def runs_since(self) -> int:
+        """Since when it counts as running, however often its containers were started again."""
+        return self.runtime_from or self.started_at or self.pod.created
+
+    @property
+    def saved_since(self) -> int:
+        """When its work began that an eviction would lose: with its present containers, or its last checkpoint."""
+        return max(self.works_since or self.started_at or self.pod.created, self.saved_at)
+
+    def lost_seconds(self, now: int) -> int:
+        """Return how long it has worked since its last save: none while no container of it runs."""
+        return max(0, now - self.saved_since) if self.is_working else 0
+
     def is_leaving(self, rules: ReclaimRules) -> bool:
         """Whether it terminates and will be gone in time: a user who deletes a pod chooses its grace period."""
         return self.pod.is_terminating and self.leave_seconds <= rules.longest_grace_seconds
@@ -147,12 +168,16 @@ class ReclaimPod:
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """A PodDisruptionBudget: which pods it guards, and how many of them may be evicted now."""
+    """A PodDisruptionBudget: which pods it guards, and how many of them may be evicted now.
+
+    `spares_healthy_only`: the API server evicts pods that are not ready without asking it.
+    """
 
     namespace: Namespace
     name: str
     selector: LabelSelector
     allowed: int
+    spares_healthy_only: bool = False
 
     @property
     def guard(self) -> GuardId:
@@ -196,13 +221,13 @@ def evictable(
     pod is none: kubelet runs it from a file of its node, and creates its object again.
     """
     pod, removal = gpu_pod.pod, removal_of(gpu_pod.pod)
+    gang = gpu_pod.goes_with if has_minimum or not gpu_pod.is_grouped else None
     if removal is RemovalWay.NEVER or gpu_pod.is_leaving(rules):
         return None
     if is_protected(gpu_pod, rules):
         return None
     if removal is RemovalWay.DELETE:
-        return _without_node(gpu_pod, has_budget=has_budget)
-    started_at = gpu_pod.started_at or pod.created
+        return _without_node(gpu_pod, gang, has_budget=has_budget)
     own_grace = gpu_pod.leave_seconds if pod.is_terminating else gpu_pod.grace_seconds
     grace = min(own_grace, rules.longest_grace_seconds)
     return Victim(
@@ -212,20 +237,22 @@ def evictable(
         team=gpu_pod.team,
         node=pod.node or NOWHERE,
         demand=pod.demand,
-        started_at=started_at,
-        saved_at=max(started_at, gpu_pod.saved_at) - grace - (STAY_SECONDS if gpu_pod.asks_to_stay else 0),
-        until=started_at + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
-        gang=gpu_pod.goes_with,
+        started_at=gpu_pod.started_at or pod.created,
+        saved_at=gpu_pod.saved_since - grace - (STAY_SECONDS if gpu_pod.asks_to_stay else 0)
+        if gpu_pod.is_working
+        else NEVER,
+        until=gpu_pod.runs_since + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
+        gang=gang,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
-        is_idle=bool(pod.idle_since),
-        replica_of=pod.replica.workload if pod.is_ready and has_minimum else None,
+        is_idle=bool(pod.idle_since) or not gpu_pod.is_working,
+        replica_of=pod.replica.workload if has_minimum and (pod.is_ready or gang is not None) else None,
     )
 
 
-def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
+def _without_node(gpu_pod: ReclaimPod, gang: GangId | None, *, has_budget: bool) -> Victim:
     """Return a pod without a node as a victim: it frees limits, loses no work, and no budget covers it.
 
     The API server carries out the eviction of a pending pod whatever its budgets say
@@ -241,7 +268,7 @@ def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
         demand=pod.demand,
         started_at=NEVER,
         saved_at=NEVER,
-        gang=gpu_pod.goes_with,
+        gang=gang,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
     )

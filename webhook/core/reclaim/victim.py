@@ -17,7 +17,7 @@ NOWHERE: Final = NodeName("")
 """The node of a victim that has none: it frees limits, and no room."""
 
 NEVER: Final = 1 << 40
-"""The start of a victim that has not started, in seconds of Unix time: later than any time."""
+"""The start and the last save of a victim that does no work, in seconds of Unix time: later than any time."""
 
 
 class Victim(NamedTuple):
@@ -27,7 +27,7 @@ class Victim(NamedTuple):
     less what a request to stay counts. Before `until` its minimum runtime protects it. `guards` are the budgets that
     its eviction counts against. `grace_seconds` overrides its own grace period where that is too long. `workload` is
     set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one. `replica_of` is
-    set for ready pods whose workload is to keep some replicas. `is_idle`: it does not use its GPUs.
+    set for ready pods whose workload is to keep some replicas. `is_idle`: it does not use its GPUs, or does not work.
     """
 
     uid: Uid
@@ -46,6 +46,11 @@ class Victim(NamedTuple):
     is_counted: bool = False
     is_idle: bool = False
     replica_of: WorkloadName | None = None
+
+    @property
+    def has_no_work(self) -> bool:
+        """Whether it has nothing to lose: none of its containers runs."""
+        return self.saved_at == NEVER
 
     @property
     def saved_at_best(self) -> int:

@@ -4,7 +4,7 @@ A reservation is a charge in the ledger without a pod, so it counts in every rep
 is for, and by its time in any case.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from webhook.core.model.amount import Units
@@ -29,7 +29,7 @@ class GangReservations:
         """Return the gangs that have reservations."""
         return [*self._by_gang]
 
-    def of(self, gang: GangId) -> Iterable[InFlightCharge]:
+    def of(self, gang: GangId) -> Sequence[InFlightCharge]:
         """Return the reservations of a gang."""
         return [*self._by_gang.get(gang, {}).values()]
 

@@ -15,6 +15,9 @@ from webhook.core.model.names import Uid, WorkloadName
 from webhook.core.model.replica import Replica
 from webhook.core.model.statement import Statement
 
+WHOLE: Final = 1 << 30
+"""The minimum of a gang that goes whole, however many pods it has."""
+
 MOST_SCALERS: Final = 4
 """Objects that scale one workload of which the minimum is read: each is a mistake but the first."""
 
@@ -26,13 +29,14 @@ once."""
 class Replicas(NamedTuple):
     """A workload's minimum, and its pods: all that exist or wait in line, and those that are ready and stay.
 
-    `is_scaled`: the minimum is that of what scales it.
+    `is_scaled`: the minimum is that of what scales it. `is_gang`: they are of no use below it, and go together then.
     """
 
     minimum: int
     pods: int
     ready: int
     is_scaled: bool = False
+    is_gang: bool = False
 
     @property
     def has_surplus(self) -> bool:
@@ -57,7 +61,11 @@ class Replicas(NamedTuple):
     @property
     def statement(self) -> Statement:
         """What its minimum means for those of its pods that borrow."""
-        if not self.has_surplus:
+        if self.minimum == WHOLE:
+            words = "its gang goes whole, by its disruption mode"
+        elif self.is_gang and not self.may_go:
+            words = "its gang has no more pods than its minimum of {minimum}: it goes whole"
+        elif not self.has_surplus:
             words = "its workload has no more pods than its minimum of {minimum}, which therefore counts for nothing"
         elif self.spare:
             words = "{ready} pods of its workload are ready and {minimum} are to stay: {spare} may go before others"
@@ -86,6 +94,7 @@ class _Workload:
 
     members: dict[Uid, _Member] = field(default_factory=dict)
     scalers: dict[str, int] = field(default_factory=dict)
+    is_gang: bool = False
     stated: int = 0  # pods that state a minimum
     replicas: Replicas | None = None
     for_tiers: int | None = None
@@ -178,15 +187,18 @@ class Minimums:
             there.stated -= there.members.pop(uid).minimum is not None
             self._changed(workload, there)
 
-    def set_scaler(self, handle: str, workload: WorkloadName, minimum: int) -> bool:
-        """Set what an object says that scales a workload, earlier maybe another one; return whether that is news."""
+    def set_scaler(self, handle: str, workload: WorkloadName, minimum: int, is_gang: bool = False) -> bool:
+        """Set what an object says that scales a workload, earlier maybe another one; return whether that is news.
+
+        `is_gang`: the object says that of a gang.
+        """
         if self._of_scaler.get(handle, workload) != workload:
             self.remove_scaler(handle)
         there = self._workloads.setdefault(workload, _Workload())
         before = len(there.scalers)
         if there.scalers.get(handle) == minimum or (handle not in there.scalers and before >= MOST_SCALERS):
             return False
-        there.scalers[handle], self._of_scaler[handle] = minimum, workload
+        there.scalers[handle], self._of_scaler[handle], there.is_gang = minimum, workload, is_gang
         self._changed(workload, there)
         self.for_tiers(workload)  # so that each change begins its time again
         if not before:
@@ -196,7 +208,8 @@ class Minimums:
     def copy_scalers(self, of: "Minimums") -> None:
         """Set what scales workloads elsewhere here, too."""
         for handle, workload in of._of_scaler.items():
-            self.set_scaler(handle, workload, of._workloads[workload].scalers[handle])
+            there = of._workloads[workload]
+            self.set_scaler(handle, workload, there.scalers[handle], there.is_gang)
 
     def remove_scaler(self, handle: str) -> bool:
         """Remove such an object; return whether it was there."""
@@ -227,4 +240,5 @@ def _replicas(there: _Workload) -> Replicas:
     members = there.members.values()
     stated = [member.minimum for member in members if member.minimum is not None]
     least = min(stated or there.scalers.values())
-    return Replicas(least, len(members), sum(member.is_ready for member in members), is_scaled=not stated)
+    ready = sum(member.is_ready for member in members)
+    return Replicas(least, len(members), ready, is_scaled=not stated, is_gang=there.is_gang)

@@ -79,8 +79,7 @@ class MoveReporter:
 
     def moved(self, target: EvictionTarget, gpu_pod: ReclaimPod, *, now: int) -> str:
         """Report that a pod was evicted to be moved, and return why."""
-        since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
-        self._metrics.moved(gpu_pod.team, gpu_unit_seconds=gpu_pod.demand.gpus * max(0, now - since))
+        self._metrics.moved(gpu_pod.team, gpu_unit_seconds=gpu_pod.demand.gpus * gpu_pod.lost_seconds(now))
         holds = self._index.evictions.holds.values()
         to = next((hold.node for hold in holds for place in hold.places if place.replaces == target.uid), "")
         where = f"node {to} keeps a place for its replacement" if to else "its controller creates it again"

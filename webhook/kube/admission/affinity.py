@@ -5,17 +5,17 @@ the pool's terms and by the nodes. Most pods have no affinity. For those the JSO
 placeholder for each node name: building and encoding that many terms costs more than the rest of the patch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.policy import Mode
-from webhook.core.model.selector import NODE_NAME_FIELD, Requirement
+from webhook.core.model.selector import NODE_NAME_FIELD, Operator, Requirement
 from webhook.kube.objects import objects
-from webhook.kube.objects.json_patch import Operation, add, put
+from webhook.kube.objects.json_patch import Operation, add, put, remove
 
 MAX_TERMS: Final = 512
 MAX_BYTES: Final = 128 * 1024
@@ -83,6 +83,96 @@ def narrowing_operations(present: bytes, node_choice: NodeChoice) -> list[Operat
     path = f"{_PATH}/{_REQUIRED}/nodeSelectorTerms"
     changed = [put(path, terms, exists=True)] if terms != written else []
     return [*changed, *_preferred_operations(node_affinity, preferred[:1])]
+
+
+def has_conditions(present: bytes, pool_terms: _Terms) -> bool:
+    """Whether required terms of an affinity have a condition of a pool. Raises ValueError if it is none."""
+    affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
+    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    written = {
+        _requirement(r) for term in required.get("nodeSelectorTerms") or () for r in term.get("matchExpressions") or ()
+    }
+    return any(_requirement(each) in written for pool in pool_terms for each in _expressions(pool))
+
+
+def chosen_in(present: bytes) -> _Nodes:
+    """Return the nodes of an affinity that has exactly the shape in which lists of nodes are written; else none.
+
+    That is required names, and preferences by the weights of the first of them, in their order. Copies may have lost
+    all else that says who wrote it. Raises ValueError if the JSON is not an affinity.
+    """
+    if NODE_NAME_FIELD.encode() not in present:
+        return ()
+    affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    names = [_pinned(term) for term in terms]
+    nodes = tuple(dict.fromkeys([name for name in names if name is not None]))
+    preferred = node_affinity.get(_PREFERRED) or []
+    is_ours = None not in names and all(each in preferred for each in _preferences(nodes[:_PREFERRED_OF_LIST]))
+    return nodes if is_ours else ()
+
+
+class WithoutChoice(NamedTuple):
+    """An affinity without a choice of nodes (absent if nothing is left of it), and the operations that change it so."""
+
+    left: msgspec.Raw
+    operations: list[Operation]
+
+
+def without_choice(present: bytes, nodes: Collection[str], pool: Sequence[Requirement]) -> WithoutChoice | None:
+    """Take chosen nodes, and the conditions of a pool, off an affinity that has them; None where there is none.
+
+    Terms are alternatives: of those that differ in nodes only one is left, and where one has no other condition, none.
+    Raises ValueError if the JSON is not an affinity.
+    """
+    if not nodes and not pool:
+        return None
+    affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    written = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    preferred = node_affinity.get(_PREFERRED) or []
+    pools = {_requirement(each) for each in _expressions(pool)}
+    cleared = [_cleared(term, nodes, pools) for term in written]
+    terms = list({_encoder.encode(left): left for left in cleared}.values())
+    wanted = [each for each in preferred if not _is_choice(each.get("preference") or {}, nodes)]
+    if terms == written and wanted == preferred:
+        return None
+    kept: _Json = {key: value for key, value in node_affinity.items() if key not in (_REQUIRED, _PREFERRED)}
+    if terms and not any(map(_is_emptied, written, cleared)):
+        kept[_REQUIRED] = {"nodeSelectorTerms": terms}
+    if wanted:
+        kept[_PREFERRED] = wanted
+    others = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+    if not kept and not others:
+        return WithoutChoice(objects.NOTHING, [remove("/spec/affinity")])
+    left = msgspec.Raw(_encoder.encode({**others, "nodeAffinity": kept} if kept else others))
+    return WithoutChoice(left, [put(_PATH, kept, exists=True) if kept else remove(_PATH)])
+
+
+def _cleared(term: _Json, nodes: Collection[str], pool: Collection[object]) -> _Json:
+    """Return a term without fields that name chosen nodes, and without the conditions of a pool."""
+    fields = [each for each in term.get("matchFields") or () if not _is_named(each, nodes)]
+    labels = [each for each in term.get("matchExpressions") or () if _requirement(each) not in pool]
+    if len(fields) == len(term.get("matchFields") or ()) and len(labels) == len(term.get("matchExpressions") or ()):
+        return term
+    others = {key: value for key, value in term.items() if key not in ("matchFields", "matchExpressions")}
+    return others | ({"matchExpressions": labels} if labels else {}) | ({"matchFields": fields} if fields else {})
+
+
+def _is_emptied(before: _Json, after: _Json) -> bool:
+    return _is_set(before) and not _is_set(after)
+
+
+def _is_choice(preference: _Json, nodes: Collection[str]) -> bool:
+    """Whether a preference is for a chosen node, and for nothing else."""
+    fields = preference.get("matchFields") or []
+    return not preference.get("matchExpressions") and len(fields) == 1 and _is_named(fields[0], nodes)
+
+
+def _is_named(field: _Json, nodes: Collection[str]) -> bool:
+    values: Sequence[str] = field.get("values") or ()
+    return field.get("operator") == Operator.IN and len(values) == 1 and values[0] in nodes
 
 
 def _narrowed(term: _Json, pool_terms: _Terms, nodes: _Nodes) -> _Json:

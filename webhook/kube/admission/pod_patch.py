@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from webhook.core.admission.queueing import QUEUE_MODE
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Admit, Charge, NodeChoice, Queue
+from webhook.core.model.decision_annotation import Own, read
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.model.pod import PriorityTriple
@@ -22,7 +23,8 @@ from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import Toleration
 from webhook.core.model.tier import Tier
-from webhook.kube.admission.affinity import affinity_operations, lists_nodes, narrowing_operations
+from webhook.kube.admission.affinity import affinity_operations, has_conditions, lists_nodes, narrowing_operations
+from webhook.kube.admission.copied_pod import subject_of
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import (
     DECISION_PATH,
@@ -63,6 +65,7 @@ _HELD: Final = ',"held":'
 """Begins what a charge that was taken back adds to a decision: the resourceVersion at which the pod was read then."""
 
 _encoder: Final = msgspec.json.Encoder()
+_NONE_OWN: Final = Own()
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 
 
@@ -111,9 +114,7 @@ def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[O
         asked=queue.requested_tier,
         claims=queue.demand.claims,
     )
-    written = {
-        keys.DECISION: _dated(_encoder.encode(decision)[:-1].decode(), now_text),
-    }
+    written = {keys.DECISION: _dated(_encoder.encode(decision)[:-1].decode(), pod.metadata, _NONE_OWN, now_text)}
     written |= {key: text for key, text in waiting_annotations(waits_of(queue.reason)).items() if text is not None}
     present = pod.metadata.annotations
     if present is None:
@@ -151,7 +152,7 @@ def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list
         return found + operations(pod, admit._replace(priority=None), now_text=now_text)
     _write_labels(found, metadata, admit)
     first = admit._replace(node_choice=choice._replace(nodes=choice.nodes[:1]))
-    _write_decision_text(found, pod.metadata, _encoded_decision(first, is_listed=False), now_text)
+    _write_decision_text(found, pod, first, _encoded_decision(first, is_listed=False), now_text)
     _write_node_choice(found, spec, choice._replace(pool_terms=(), nodes=()))
     return [*found, *narrowing_operations(bytes(spec.affinity), choice), *ungate_operations(spec)]
 
@@ -247,18 +248,37 @@ def _label_operations(
 
 def _write_decision(found: list[Operation], pod: objects.Pod, admit: Admit, now_text: str) -> None:
     body = _encoded_decision(admit, is_listed=lists_nodes(bytes(pod.spec.affinity), admit.node_choice))
-    _write_decision_text(found, pod.metadata, body, now_text)
+    _write_decision_text(found, pod, admit, body, now_text)
 
 
-def _write_decision_text(found: list[Operation], metadata: objects.ObjectMeta, body: str, now_text: str) -> None:
+def _write_decision_text(found: list[Operation], pod: objects.Pod, admit: Admit, body: str, now_text: str) -> None:
+    metadata = pod.metadata
     annotations = metadata.annotations
-    if annotations is None:
-        found.append(add("/metadata/annotations", {keys.DECISION: _dated(body, now_text)}))
+    present = None if annotations is None else annotations.get(keys.DECISION)
+    # what differs between equal decisions comes last, so that they are found by comparing the text before it
+    if present is not None and present.rpartition(',"of":')[0] == body:
         return
-    present = annotations.get(keys.DECISION)
-    # `at` comes last, so that an equal decision is found by comparing the text before it
-    if present is None or present.rpartition(',"at":')[0] != body:
-        found.append(put(DECISION_PATH, _dated(body, now_text), exists=present is not None))
+    earlier = None if present is None else read(present)
+    own = _own(pod.spec, admit.node_choice) if earlier is None else earlier.own
+    text = _dated(body, metadata, own, now_text)
+    if annotations is None:
+        found.append(add("/metadata/annotations", {keys.DECISION: text}))
+    else:
+        found.append(put(DECISION_PATH, text, exists=present is not None))
+
+
+def _own(spec: objects.PodSpec, choice: NodeChoice) -> Own:
+    """Return which parts of its pool's conditions a pod has before they are written."""
+    selector, tolerations, affinity = bytes(spec.node_selector), bytes(spec.tolerations), bytes(spec.affinity)
+    if selector in objects.ABSENT and tolerations in objects.ABSENT and affinity in objects.ABSENT:
+        return _NONE_OWN
+    present = objects.read_part(_selector_decoder, selector, where="spec.nodeSelector") or {}
+    tolerated = () if tolerations in objects.ABSENT else read_tolerations(tolerations)
+    return Own(
+        any(key in present for key, _ in choice.node_selector),
+        any(each in tolerated for each in choice.tolerations),
+        bool(choice.pool_terms) and has_conditions(affinity, choice.pool_terms),
+    )
 
 
 def _encoded_decision(admit: Admit, *, is_listed: bool) -> str:
@@ -322,8 +342,11 @@ def _amounts(devices: tuple[tuple[ResourceName, int], ...]) -> Mapping[str, str]
     return {name: str(amount) for name, amount in devices}
 
 
-def _dated(body: str, now_text: str) -> str:
-    return f'{body},"at":"{now_text}"}}'
+def _dated(body: str, metadata: objects.ObjectMeta, own: Own, now_text: str) -> str:
+    """Return a decision with the pod that it is for, what of its pool's conditions is the user's, and the time."""
+    subject = _encoder.encode(subject_of(metadata)).decode()
+    said = f',"own":"{own.text}"' if own is not _NONE_OWN and any(own) else ""
+    return f'{body},"of":{subject}{said},"at":"{now_text}"}}'
 
 
 def _write_selector(found: list[Operation], spec: objects.PodSpec, wanted: tuple[tuple[str, str], ...]) -> None:

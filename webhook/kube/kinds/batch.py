@@ -124,7 +124,21 @@ def _stages_of_job_set(document: Json) -> Stages:
             is_complete = text(mapping(each).get("status")) == "Complete"
             stage = max(stage, Stage(era + 1) if is_complete else Stage(era, step + 1))
         stages[text(job.get("name"))] = stage
-    return Stages(stages)
+    return Stages(stages, led=_led_jobs(document))
+
+
+def _led_jobs(document: Json) -> Mapping[str, int]:
+    """Return the pods of each Job of the replicated jobs with exclusive placement, by name.
+
+    JobSet's webhook refuses the others of a Job until the first has a node, but for its strategy by node selectors.
+    """
+    of_set, found = mapping(dig(document, "metadata.annotations")), dict[str, int]()
+    for entry in listed(dig(document, "spec.replicatedJobs")):
+        job = mapping(entry)
+        written = {**of_set, **mapping(dig(job, "template.metadata.annotations"))}
+        if keys.JOBSET_EXCLUSIVE in written and keys.JOBSET_NODE_SELECTORS not in written:
+            found[text(job.get("name"))] = job_peak(mapping(dig(job, "template.spec")), "").number or 0
+    return found
 
 
 def _one_group(spec: Json, _status: Json) -> Mapping[str, Any]:

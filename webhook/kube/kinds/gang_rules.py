@@ -19,14 +19,22 @@ AT_ONCE: Final = Stage()
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stage of each role of which one is known. `is_one_by_one`: also the pods of one role follow one another."""
+    """The stage of each role of which one is known. `is_one_by_one`: also the pods of one role follow one another.
+
+    `led` are the roles whose pods come in groups of so many, of which all but one follow that one.
+    """
 
     by_role: Mapping[str, Stage] = field(default_factory=dict)
     is_one_by_one: bool = False
+    led: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, role: str) -> Stage:
         """Return the stage of a role."""
         return self.by_role.get(role, AT_ONCE)
+
+    def followers(self, role: str, number: int) -> int:
+        """Return how many of so many pods of a role follow others of it."""
+        return number - -(-number // self.led[role]) if self.led.get(role) else 0
 
 
 Minimum = Callable[[Json, Json], Mapping[str, Any]]

@@ -105,9 +105,13 @@ GANG_LABELS: Final = (
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 """Annotation of a LeaderWorkerSet whose groups have a domain each: workers are made once the leader has its node."""
+JOBSET_EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+JOBSET_NODE_SELECTORS: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+"""Annotations of a JobSet or of a Job's template: each Job has a domain; with the second, nodes are labeled for it."""
+KOORDINATOR_MINIMUM: Final = "gang.scheduling.koordinator.sh/min-available"
 GANG_SIZES: Final = (
     "kueue.x-k8s.io/pod-group-total-count",
-    "gang.scheduling.koordinator.sh/min-available",
+    KOORDINATOR_MINIMUM,
     "leaderworkerset.sigs.k8s.io/size",
 )
 """Annotations with the number of a gang's pods."""

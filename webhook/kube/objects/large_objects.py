@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.kube.objects import bounds, keys
+from webhook.kube.objects import bounds, keys, objects
 
 READ_LABELS: Final = (*keys.GUARDED_LABELS, *keys.GANG_LABELS)
 
@@ -26,6 +26,8 @@ class _ContainerStatus(msgspec.Struct, gc=False, rename="camel", omit_defaults=T
     name: str = ""
     allocated_resources: msgspec.Raw = msgspec.Raw(b"null")
     resources: msgspec.Raw = msgspec.Raw(b"null")
+    restart_count: int = 0
+    state: objects.ContainerState | None = None
 
 
 class _Container(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):

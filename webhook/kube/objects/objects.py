@@ -128,12 +128,27 @@ class PodResourceClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="came
     resource_claim_name: str | None = None
 
 
+class ContainerRun(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A run of a container, present or over."""
+
+    started_at: str | None = None
+
+
+class ContainerState(msgspec.Struct, frozen=True, gc=False):
+    """Whether a container runs or has ended; neither while it waits."""
+
+    running: ContainerRun | None = None
+    terminated: ContainerRun | None = None
+
+
 class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The resources of a container as its kubelet reports them."""
+    """The resources and the state of a container as its kubelet reports them."""
 
     name: str = ""
     allocated_resources: msgspec.Raw = NOTHING
     resources: msgspec.Raw = NOTHING
+    restart_count: int = 0
+    state: ContainerState | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):

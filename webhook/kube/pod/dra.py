@@ -131,13 +131,27 @@ class _GroupConstraints(msgspec.Struct, frozen=True, gc=False):
     topology: tuple[_GroupTopology, ...] | None = None
 
 
+class _Gang(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    min_count: int = 0
+
+
+class _GroupPolicy(msgspec.Struct, frozen=True, gc=False):
+    gang: _Gang | None = None
+
+
+class _DisruptionMode(msgspec.Struct, frozen=True, gc=False):
+    all: objects.Present | None = None
+
+
 class _PodGroupSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_claims: tuple[_GroupClaim, ...] | None = None
     scheduling_constraints: _GroupConstraints | None = None
+    scheduling_policy: _GroupPolicy | None = None
+    disruption_mode: _DisruptionMode | None = None
 
 
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
-    """A PodGroup (scheduling.k8s.io): the claims that its pods share, and the one domain that all of them are in."""
+    """A PodGroup (scheduling.k8s.io): the claims that its pods share, their one domain, and how many may be missing."""
 
     metadata: objects.ObjectMeta
     spec: _PodGroupSpec = _PodGroupSpec()

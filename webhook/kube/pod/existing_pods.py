@@ -142,7 +142,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         unbound=None if report is None else report.unbound,
         idle_since=unix_seconds(annotations.get(keys.IDLE_SINCE, "")),
         notice_at=unix_seconds(annotations.get(keys.EVICT_AT, "")),
-        replica=replica_of(metadata, controller, namespace),
+        replica=replica_of(metadata, controller, namespace, spec.scheduling_group),
         is_ready=is_ready(pod.status),
         is_acknowledged=is_acknowledged(pod.status),
     )

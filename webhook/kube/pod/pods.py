@@ -130,7 +130,7 @@ def to_pod(
         run_time=stated_run_time(annotations, spec.active_deadline_seconds)
         if annotations or spec.active_deadline_seconds is not None
         else NO_RUN_TIME,
-        replica=replica_of(metadata, controller, namespace),
+        replica=replica_of(metadata, controller, namespace, spec.scheduling_group),
     )
 
 

@@ -25,6 +25,7 @@ _RAY_GROUP, _ROLE = "ray.io/group", "training.kubeflow.org/replica-type"
 """Labels that tell the pods of one controller apart: a minimum is one of each group or role."""
 _LWS, _SET = keys.LWS_GROUP, keys.JOBSET_NAME
 """Labels of pods that are of no use without others of their group, however many groups there are."""
+_POD_GROUP: Final = "PodGroup"
 _NO_KEYS: Final[Mapping[str, str]] = {}
 
 
@@ -36,20 +37,37 @@ class _Condition(msgspec.Struct, frozen=True, gc=False):
 _conditions: Final = msgspec.json.Decoder(list[_Condition] | None)
 
 
-def replica_of(metadata: objects.ObjectMeta, controller: objects.OwnerReference | None, namespace: str) -> Replica:
-    """Return what a pod is a replica of; nothing for a pod without a controller, or whose group goes whole."""
+def replica_of(
+    metadata: objects.ObjectMeta,
+    controller: objects.OwnerReference | None,
+    namespace: str,
+    group: objects.SchedulingGroup | None = None,
+) -> Replica:
+    """Return what a pod is a replica of; nothing for a pod without a controller, or whose group goes whole.
+
+    A PodGroup of Kubernetes says how many of its own pods must stay, whatever made them.
+    """
     annotations = metadata.annotations
     text = annotations.get(keys.MINIMUM) if annotations else None
     if text is not None and len(text) > _SHOWN:
         text = shortened(text, _SHOWN)
+    if group is not None and group.pod_group_name:
+        return _shared(namespace, _POD_GROUP, group.pod_group_name[:MAX_NAME], text)
     if controller is None:
         return NO_REPLICA if text is None else _useless(text, "the pod has no controller")
+    if text is None and annotations and _is_number(gang := annotations.get(keys.KOORDINATOR_MINIMUM, "")):
+        text = gang
     kind, name, get = controller.kind, controller.name, (metadata.labels or _NO_KEYS).get
     if len(kind) + len(name) > MAX_NAME:
         return NO_REPLICA
     return _shared(
         namespace, kind, name, text, get(_HASH), get(_ROLLOUT_HASH), get(_RAY_GROUP), get(_ROLE), get(_LWS), get(_SET)
     )
+
+
+def group_of(namespace: str, name: str) -> WorkloadName:
+    """Return the name of the pods of a PodGroup of Kubernetes as one workload."""
+    return name_of(namespace, _POD_GROUP, name[:MAX_NAME])
 
 
 def name_of(namespace: str, kind: str, name: str) -> WorkloadName:
@@ -90,7 +108,7 @@ def is_ready(status: objects.PodStatus | None) -> bool:
 @lru_cache(maxsize=8192)  # the pods of one workload share it, and it is read of each pod that is created
 def _shared(namespace: str, kind: str, name: str, text: str | None, *labels: str | None) -> Replica:
     """Return what the pods of one workload share, by its controller and the labels that say more."""
-    template, rollout, group, role, *goes_whole = labels
+    template, rollout, group, role, *goes_whole = labels or (None, None, None, None)
     if any(goes_whole):
         return NO_REPLICA if text is None else _useless(text, "the pods of its group go together")
     revision = revision_of(kind, name, {_HASH: template, _ROLLOUT_HASH: rollout})
@@ -100,10 +118,14 @@ def _shared(namespace: str, kind: str, name: str, text: str | None, *labels: str
     workload = name_of(namespace, kind, f"{name}/{part}" if part else name)
     if text is None:
         return Replica(workload)
-    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
+    if _is_number(text):
         return Replica(workload, int(text))
     expected = f"write a number of replicas, of at most {MAX_MINIMUM}"
     return Replica(workload, None, f"annotation {keys.MINIMUM} {text!r} is ignored: {expected}")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
 
 
 def _useless(text: str, why: str) -> Replica:

@@ -18,6 +18,7 @@ from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
 from webhook.kube.pod.gangs import declared_size
 from webhook.kube.pod.pods import controller_reference, grace_seconds, scheduler_of, unix_seconds
 from webhook.kube.pod.unbound import read_condition
+from webhook.kube.pod.work import work_of
 from webhook.kube.reclaim.victim_gangs import victim_gang
 
 _PLACED: Final = Placement()
@@ -36,7 +37,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
     is_decided = resident.team_label is not None
     placement = read_placement(spec) if resident.node is None else _PLACED
     labels = resident.labels
-    controller = controller_reference(metadata)
+    controller, work = controller_reference(metadata), work_of(pod)
     return ReclaimPod(
         pod=resident._replace(promised=None),
         labels=labels,
@@ -45,7 +46,11 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
         gang=resident.gang,
         gang_size=declared_size(annotations),
         goes_with=None if resident.gang is None else victim_gang(metadata, spec, namespace=resident.namespace),
+        is_grouped=spec.scheduling_group is not None,
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
+        runtime_from=work.runtime_from,
+        works_since=work.since,
+        is_working=work.is_working,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,
         asks_to_stay=_asks_to_stay(annotations),
         leaves_at=unix_seconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,

@@ -158,6 +158,7 @@ _NOT_LEFT_ALONE: Final = (
 )
 _IS_ELASTIC: Final = (
     'request.kind.group == "ray.io" || (request.kind.kind == "PyTorchJob" && has(object.spec.elasticPolicy))'
+    ' || (request.kind.group == "batch.volcano.sh" && request.kind.kind == "Job" && has(object.spec.minAvailable))'
 )
 _RULES: Final = "object.spec.podFailurePolicy.rules"
 _PATTERNS: Final = "r.onPodConditions"

@@ -9,18 +9,23 @@ from webhook.kube.kinds.paths import dig
 
 _PYTORCH_WORKER: Final = ("spec", "pytorchReplicaSpecs", "Worker", "template")
 _RAY_GROUPS: Final = "workerGroupSpecs"
+_VOLCANO_JOB: Final = ("batch.volcano.sh", "Job")
 
 
 def elastic_minimum(document: Json, template: Sequence[str | int]) -> int | None:
     """Return the least pods of the template at a path of an object; None where the object states none for it.
 
-    A PyTorchJob with an elastic policy states one for its workers, and a RayCluster whose autoscaler runs one for each
-    group of single hosts, also inside a RayJob or RayService: replicas of several hosts go together.
+    A Job of Volcano states one for all of its tasks, a PyTorchJob with an elastic policy for its workers, and a
+    RayCluster whose autoscaler runs one for each group of single hosts, also inside a RayJob or RayService: replicas of
+    several hosts go together.
     """
     kind = (text(document.get("apiVersion")).partition("/")[0], text(document.get("kind")))
     if kind == ("kubeflow.org", "PyTorchJob") and tuple(template) == _PYTORCH_WORKER:
         least = dig(document, "spec.elasticPolicy.minReplicas")
         return least if is_number(least) else None
+    if kind == _VOLCANO_JOB:
+        least = dig(document, "spec.minAvailable")
+        return least if is_number(least) and least else None
     if kind[0] != "ray.io" or _RAY_GROUPS not in template:
         return None
     place = template.index(_RAY_GROUPS)
@@ -36,4 +41,5 @@ def elastic_minimum(document: Json, template: Sequence[str | int]) -> int | None
 
 def may_be_elastic(document: Json) -> bool:
     """Whether an object is of a kind that states minimums."""
-    return text(document.get("kind")) == "PyTorchJob" or text(document.get("apiVersion")).startswith("ray.io/")
+    group, kind = text(document.get("apiVersion")).partition("/")[0], text(document.get("kind"))
+    return kind == "PyTorchJob" or group == "ray.io" or (group, kind) == _VOLCANO_JOB

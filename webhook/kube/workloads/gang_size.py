@@ -87,8 +87,10 @@ def _staged(members: Sequence[_Members], stages: Stages) -> GangPlan:
     first = min((stages.of(each.role) for each in members), default=Stage())
     now = [each for each in members if stages.of(each.role) == first]
     then = [each for each in members if stages.of(each.role).era == first.era and stages.of(each.role) != first]
-    size = sum(each.number for each in now)
     late: list[Pod] = []
+    for each in now:
+        late += _pods(each, stages.followers(each.role, each.number))
+    size = sum(each.number - stages.followers(each.role, each.number) for each in now)
     if stages.is_one_by_one and size > 1:
         late, size = _pods(now[0], size - 1), 1
     for each in sorted(then, key=lambda role: stages.of(role.role)):

@@ -1,5 +1,6 @@
 """Evaluation of a workload's pod sets together by the core."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -10,10 +11,11 @@ from webhook.core.admission.workload_fit import Part, borrowed, deadline_in_line
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
-from webhook.core.model.policy import Policy
+from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.workload_rules import JobEvictions
 from webhook.core.world.world import World
+from webhook.kube.admission.copied_pod import may_be_copied, without_copied_decision
 from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
 from webhook.kube.kinds.model import EvictionEffect, PodSet, Workload
 from webhook.kube.objects import keys, objects
@@ -31,15 +33,22 @@ _CONTAINER_STEPS: Final = 12
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 
-def to_part(pod_set: PodSet, *, namespace: str, weights: Weights, budget: Budget) -> Part | InvalidPod:
-    """Translate a pod set that has a template; `weights` as in read_demand. Raises BudgetSpentError."""
+def to_part(
+    pod_set: PodSet, *, namespace: str, weights: Weights, budget: Budget, pools: Sequence[Pool] = ()
+) -> Part | InvalidPod:
+    """Translate a pod set that has a template; `weights` as in read_demand. Raises BudgetSpentError.
+
+    A template that was made from a pod has what the user wrote on it, apart from conditions of pools that are unknown.
+    """
     try:
         written = msgspec.json.encode(pod_set.template)
         budget.write(len(written))
         pod = _pod_decoder.decode(written)
+        budget.step(_cost(pod, len(written)))
+        if may_be_copied(pod):
+            pod = without_copied_decision(pod, pools).pod
     except objects.UNREADABLE as error:
         return InvalidPod((objects.describe(error),))
-    budget.step(_cost(pod, len(written)))
     made = to_pod(pod, namespace=Namespace(namespace), weights=weights)
     if isinstance(made, InvalidPod):
         return made
@@ -84,7 +93,13 @@ def _parts(pod_sets: tuple[PodSet, ...], workload: Workload, world: World, budge
     for pod_set in pod_sets:
         if not pod_set.template:
             continue
-        part = to_part(pod_set, namespace=workload.namespace, weights=world.policy.resources, budget=budget)
+        part = to_part(
+            pod_set,
+            namespace=workload.namespace,
+            weights=world.policy.resources,
+            budget=budget,
+            pools=world.policy.pools,
+        )
         if isinstance(part, InvalidPod):
             found.refused.extend(part.reasons)
         else:

@@ -1,12 +1,17 @@
-"""HorizontalPodAutoscalers, also those of KEDA and KServe: which workload each scales, and its least replicas."""
+"""What says the least replicas of a workload that others made: HorizontalPodAutoscalers, and Kubernetes' PodGroups.
+
+A HorizontalPodAutoscaler may be one of KEDA or KServe. The pods of a PodGroup are a workload of their own.
+"""
 
 from typing import Final, NamedTuple
 
 import msgspec
 
 from webhook.core.model.names import WorkloadName
+from webhook.core.world.minimums import WHOLE
 from webhook.kube.objects import objects
-from webhook.kube.pod.replicas import MAX_MINIMUM, MAX_NAME, name_of
+from webhook.kube.pod.dra import PodGroup
+from webhook.kube.pod.replicas import MAX_MINIMUM, MAX_NAME, group_of, name_of
 
 SCALER_API: Final = "autoscaling/v2"
 SCALERS: Final = "horizontalpodautoscalers"
@@ -31,10 +36,11 @@ class Autoscaler(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scaling(NamedTuple):
-    """A workload and the least replicas to which it is scaled."""
+    """A workload and the least replicas to which it is scaled. `is_gang`: they are of no use below that."""
 
     workload: WorkloadName
     minimum: int
+    is_gang: bool = False
 
 
 def scaling_of(found: Autoscaler) -> Scaling | None:
@@ -44,3 +50,16 @@ def scaling_of(found: Autoscaler) -> Scaling | None:
         return None
     minimum = min(max(0, 1 if least is None else least), MAX_MINIMUM)
     return Scaling(name_of(found.metadata.namespace, target.kind, target.name), minimum)
+
+
+def scaling_of_group(found: PodGroup) -> Scaling | None:
+    """Return how many pods of a PodGroup must stay together; None for one whose pods are scheduled one by one.
+
+    With disruption mode `all` that is all of them; the API server's default is `single`.
+    """
+    policy, mode = found.spec.scheduling_policy, found.spec.disruption_mode
+    if policy is None or policy.gang is None:
+        return None
+    is_whole = mode is not None and mode.all is not None
+    minimum = WHOLE if is_whole else min(max(0, policy.gang.min_count), MAX_MINIMUM)
+    return Scaling(group_of(found.metadata.namespace or "default", found.metadata.name), minimum, is_gang=True)

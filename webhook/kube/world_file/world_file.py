@@ -92,7 +92,7 @@ class WorldFile:
         for node in self.nodes:
             world.set_node(node)
         for handle, scaling in self.scalings:
-            world.minimums.set_scaler(handle, scaling.workload, scaling.minimum)
+            world.minimums.set_scaler(handle, *scaling)
         for pod in self.pods:
             world.set_pod(pod)
         for waiting in self.waiting:
@@ -142,6 +142,7 @@ _KINDS: Final = {
         ("CustomResourceDefinition", keys.EXTENSIONS_API, autoscalers.Definition),
         ("ConfigMap", keys.CORE_API, autoscalers.Status),
         (scalers.KIND, scalers.SCALER_API, scalers.Autoscaler),
+        ("PodGroup", keys.GROUPS_API, dra.PodGroup),
     )
 }
 _head_decoder: Final = msgspec.json.Decoder(_Head)
@@ -172,6 +173,9 @@ class _Found:
             case scalers.Autoscaler():
                 if (scaling := scalers.scaling_of(found)) is not None:
                     world.scalings.append((f"{found.metadata.namespace}/{found.metadata.name}", scaling))
+            case dra.PodGroup():
+                if (scaling := scalers.scaling_of_group(found)) is not None:
+                    world.scalings.append((scaling.workload, scaling))
             case _:
                 self._keep_device(found)
 

@@ -33,6 +33,7 @@ WORLD_KINDS: Final = (
     WorldKind("ResourceClaimTemplate", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
     WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
     WorldKind(KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}"),
+    WorldKind("PodGroup", keys.GROUPS_API, f"/apis/{keys.GROUPS_API}/podgroups"),
     WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
 )
@@ -54,7 +55,11 @@ _CONTAINER: Final[Shape] = {
     "ports": {"hostPort": _ALL},
     "restartPolicy": _ALL,
 }
-_CONTAINER_STATUS: Final[Shape] = dict.fromkeys(("name", "allocatedResources", "resources"), _ALL)
+_RUN: Final[Shape] = {"startedAt": _ALL, "finishedAt": _ALL}
+_CONTAINER_STATUS: Final[Shape] = {
+    **dict.fromkeys(("name", "allocatedResources", "resources", "restartCount"), _ALL),
+    "state": {"running": _RUN, "terminated": _RUN},
+}
 _POD: Final[Shape] = {
     **_HEAD,
     "metadata": {
@@ -133,6 +138,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     },
     "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
     KIND: {**_HEAD, "spec": {"scaleTargetRef": {"kind": _ALL, "name": _ALL}, "minReplicas": _ALL}},
+    "PodGroup": {**_HEAD, "spec": {"schedulingPolicy": _ALL, "disruptionMode": _ALL}},
     "CustomResourceDefinition": {
         **_HEAD,
         "spec": {"group": _ALL, "scope": _ALL, "names": {"plural": _ALL, "kind": _ALL}},

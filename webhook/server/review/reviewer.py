@@ -13,7 +13,7 @@ from webhook.core.admission.update_guard import ProtectedKeys, guard, guard_dema
 from webhook.core.admission.verification import confirm
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, lacks_room
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry, lacks_room
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
@@ -22,6 +22,7 @@ from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
+from webhook.kube.admission.copied_pod import AsCreated, may_be_copied, without_copied_decision
 from webhook.kube.admission.pod_patch import node_choice_operations, operations, queue_operations
 from webhook.kube.admission.review import Operation, Review, TooLargeError, decode
 from webhook.kube.admission.review_response import MAX_REFUSAL_CHARACTERS, MAX_WARNING_CHARACTERS, encode_response
@@ -85,18 +86,27 @@ class AdmissionReviewer:
             return self._answer(review, None, _NOT_A_CREATE)
         if not self.world.policy.is_enforced:
             return self._answer(review, None, NOT_ENFORCED)
-        pod = self._read(review, review.pod)
+        found, patch = self._as_created(review.pod)
+        pod = self._read(review, found)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
         pod, decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
-        patch: Sequence[Change] = ()
         if isinstance(decision, Admit):
-            patch = operations(review.pod, decision, now_text=self._now_text())
+            patch += operations(found, decision, now_text=self._now_text())
         elif isinstance(decision, Queue):
-            patch = queue_operations(review.pod, decision, now_text=self._now_text())
+            patch += queue_operations(found, decision, now_text=self._now_text())
         elif isinstance(decision, NotApplicable) and decision.node_choice is not None:
-            patch = node_choice_operations(review.pod, decision.node_choice)
-        return self._answer(review, pod, decision, patch=patch)
+            patch += node_choice_operations(found, decision.node_choice)
+        return self._answer(review, pod, decision, patch=[] if isinstance(decision, Deny | Retry) else patch)
+
+    def _as_created(self, found: objects.Pod) -> AsCreated:
+        """Return a pod without what the decision on another one wrote."""
+        if not may_be_copied(found):
+            return AsCreated(found, [])
+        try:
+            return without_copied_decision(found, self.world.policy.pools, now_text=self._now_text())
+        except ValueError:
+            return AsCreated(found, [])  # reported where the pod is read
 
     def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> tuple[Pod, Decision]:
         world = self.world
