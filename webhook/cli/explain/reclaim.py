@@ -119,8 +119,8 @@ def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, 
     if gpu_pod is None:
         return
     counted = world.pod(gpu_pod.pod.uid) or gpu_pod.pod
-    unpromised = counted._replace(promised=None)
-    if counted.promised is not None:
+    unpromised = counted.for_reclaim
+    if counted != unpromised:
         world.set_pod(unpromised)
     if counted.demand.gpus or counted.demand.devices:
         reclaim_index.set(replace(gpu_pod, pod=unpromised))

@@ -200,7 +200,8 @@ class Resident(NamedTuple):
     started ahead of pods that wait for room. `gang` is the gang that it is a member of. `deadline` is when its node had
     time enough to end it, in seconds of Unix time, 0 while it is not deleted. `unbound` is why it has no node, None
     before its scheduler reports that. `replica` is as in a Pod. `is_ready`: it runs, and no condition says that it is
-    not ready. `idle_since` is since when its GPUs are not used, 0 where they are or nothing is known.
+    not ready. `idle_since` is since when its GPUs are not used, 0 where they are or nothing is known. `nominated`
+    is the node whose room kube-scheduler keeps for it while its victims end, from pods of lower or equal priority.
     """
 
     uid: Uid
@@ -233,6 +234,7 @@ class Resident(NamedTuple):
     replica: Replica = NO_REPLICA
     is_ready: bool = False
     idle_since: int = 0
+    nominated: NodeName | None = None
     version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
 
     def __eq__(self, other: object) -> bool:
@@ -257,6 +259,11 @@ class Resident(NamedTuple):
         that wait. Static pods never do: a kubelet runs them independent of the API.
         """
         return self.is_managed or (self.node is not None and self.handling is not Handling.MIRROR)
+
+    @property
+    def for_reclaim(self) -> "Resident":
+        """The pod as reclaim counts it: no room is promised to it; a nomination counts for pods that get no plan."""
+        return self._replace(promised=None, nominated=None if self.team_label is not None else self.nominated)
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -55,6 +55,8 @@ class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A container port; a host port allows a single pod per node."""
 
     host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
 
 
 class Container(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -142,6 +144,7 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
     reason: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

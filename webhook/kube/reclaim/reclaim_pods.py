@@ -38,7 +38,7 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
     labels = resident.labels
     controller = controller_reference(metadata)
     return ReclaimPod(
-        pod=resident._replace(promised=None),
+        pod=resident.for_reclaim,
         labels=labels,
         constraints=placement.constraints,
         topology=placement.topology(labels),

@@ -304,7 +304,7 @@ class Pseudonyms:
             return [each | {"name": self._gate(str(each.get("name", "")))} for each in value if isinstance(each, dict)]
         if key == "scaleTargetRef" and isinstance(value, Mapping):
             return {**value, "name": self._owner(value, {})}
-        if key == "nodeName":
+        if key in {"nodeName", "nominatedNodeName"}:
             return self.of("node", value)
         if key == "priorityClassName":
             return self._class(value)

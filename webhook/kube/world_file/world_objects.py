@@ -51,7 +51,7 @@ _HEAD: Final = {"apiVersion": _ALL, "kind": _ALL, "metadata": _METADATA}
 _CONTAINER: Final[Shape] = {
     "name": _ALL,
     "resources": _ALL,
-    "ports": {"hostPort": _ALL},
+    "ports": dict.fromkeys(("hostPort", "protocol", "hostIP"), _ALL),
     "restartPolicy": _ALL,
 }
 _CONTAINER_STATUS: Final[Shape] = dict.fromkeys(("name", "allocatedResources", "resources"), _ALL)
@@ -90,7 +90,7 @@ _POD: Final[Shape] = {
         ),
     },
     "status": {
-        **dict.fromkeys(("phase", "reason", "startTime"), _ALL),
+        **dict.fromkeys(("phase", "reason", "startTime", "nominatedNodeName"), _ALL),
         "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL},
         "containerStatuses": _CONTAINER_STATUS,
         "initContainerStatuses": _CONTAINER_STATUS,
