@@ -146,8 +146,8 @@ def _placed(
     Nodes with a taint PreferNoSchedule come after those without: kube-scheduler weighs that, names do not.
     """
     fleet, soft = world.fleet, 0
-    for option in options if fleet.discouraged(NO_CONSTRAINTS) else ():
-        soft |= option.slots & fleet.discouraged(world.pools.joined(pod.constraints, option.pool))
+    for option in options if fleet.labels.discouraged(NO_CONSTRAINTS) else ():
+        soft |= option.slots & fleet.labels.discouraged(world.pools.joined(pod.constraints, option.pool))
     if not (soft or world.rejecting_nodes.records):
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
     closed, last = world.rejecting_nodes.avoided(assessed.team.name, fleet)

@@ -29,6 +29,7 @@ class Exclusion(StrEnum):
     HELD = "held for waiting pods"
     REJECTS = "rejected the team's last pods"
     CONSTRAINTS = "selectors, affinity or taints"
+    VOLUME = "a bound volume is not usable there"
     NEVER = "too small even when empty"
     LESSENED = "offers fewer devices now than it has"
     DEVICES = "no room on single GPUs"
@@ -125,6 +126,8 @@ class NodeSearch:
         if not node.is_open:
             return node.why_closed
         if not filters.matching & bit:
+            if not self.fleet.labels.reached(self.constraints) & bit:
+                return Exclusion.VOLUME
             return Exclusion.HELD if filters.matching_if_held & bit else Exclusion.CONSTRAINTS
         if not filters.able & bit:
             return Exclusion.LESSENED if filters.could & bit else Exclusion.NEVER

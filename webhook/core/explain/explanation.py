@@ -144,7 +144,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
                 tier,
                 keep_whole=world.policy.placement.keep_whole,
                 spread=evaluate_topology(request, world.fleet, world.pod_counts),
-                avoided=AvoidedNodes(closed, last | world.fleet.discouraged(constraints)),
+                avoided=AvoidedNodes(closed, last | world.fleet.labels.discouraged(constraints)),
             )
             yield PoolStep(pool, None, search.candidates(), _node_step(node, search, world, team.name))
         else:

@@ -24,6 +24,8 @@ def obstacles(
     `constraints` are the pod's own and those of the pool.
     """
     reasons = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
+    if not fleet.labels.reached(constraints) & fleet.bit(node.name):
+        reasons.append("a bound volume of the pod is not usable there")
     if not reasons and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
         reasons.append("no single GPU of it has as much free as the pod asks for")
     topology = topology_obstacle(spread, fleet.bit(node.name))

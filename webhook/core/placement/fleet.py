@@ -44,7 +44,7 @@ class Fleet:
         self.gpus = GpuIndex(demand_mix or DemandMix(), self._free, self._device_slots, self._tier_mix)
         self._models: KeyedSlots[tuple[GpuModel, str]] = KeyedSlots()
         self.slices: KeyedSlots[ResourceName] = KeyedSlots()  # of nodes whose `nvidia.com/gpu` are parts of GPUs
-        self._labels = NodeLabelIndex(self._nodes, self._slots)
+        self.labels = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
         self.maintained_bits = 0  # nodes that operators change
         self.unmarked_bits = 0  # of these, those that kube-scheduler takes for nodes like others
@@ -87,7 +87,7 @@ class Fleet:
             self.maintained_bits |= bit
             self.unmarked_bits |= bit if node.is_ready and not node.is_cordoned else 0
         if before is None or before.labels != node.labels or before.taints != node.taints:
-            self._labels.change(slot, before, node)
+            self.labels.change(slot, before, node)
         # of one that joins, host ports may be in use already
         known = (
             self._used.get(node.name, {}).keys()
@@ -111,7 +111,7 @@ class Fleet:
         self._leave_states(1 << slot)
         self._models.change(1 << slot, _model(node), None)
         self.slices.change(1 << slot, node.slice, None)
-        self._labels.change(slot, node, None)
+        self.labels.change(slot, node, None)
         gone = Node(NodeName(""), {})
         for resource in node.allocatable.keys() | self._used.get(name, {}).keys():
             self._update_indexes(slot, gone, resource)
@@ -179,13 +179,13 @@ class Fleet:
     def held_bits(self) -> int:
         """The nodes that are held for waiting pods: what is free there is for those alone."""
         found = 0
-        for _, bits in self._labels.tainted(HELD):
+        for _, bits in self.labels.tainted(HELD):
             found |= bits
         return found
 
     def tainted(self, key: str) -> dict[str, NodeName]:
         """Return one node by each value that a taint with this key has."""
-        return {value: self._names[lowest_slot(bits)] for value, bits in self._labels.tainted(key) if bits}
+        return {value: self._names[lowest_slot(bits)] for value, bits in self.labels.tainted(key) if bits}
 
     def fits(self, name: NodeName, demand: Demand) -> bool:
         """Whether a node is open and has room for the whole demand."""
@@ -268,7 +268,7 @@ class Fleet:
 
     def are_replicas(self, replicas: int) -> bool:
         """Whether there are nodes labelled with so many replicas, and a piece of each of them is one of so many."""
-        labelled = self._labels.meeting((Requirement(REPLICAS, Operator.IN, (str(replicas),)),))
+        labelled = self.labels.meeting((Requirement(REPLICAS, Operator.IN, (str(replicas),)),))
         return bool(labelled) and not labelled & ~self.slices.by_key.get(replica_slice(replicas), 0)
 
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
@@ -310,23 +310,19 @@ class Fleet:
 
     def matching(self, constraints: Constraints) -> int:
         """Return the slots whose labels, taints and name meet the constraints."""
-        return self._labels.matching(constraints)
-
-    def discouraged(self, constraints: Constraints) -> int:
-        """Return the slots with a taint PreferNoSchedule that the pod does not tolerate: it takes those last."""
-        return self._labels.discouraged(constraints)
+        return self.labels.matching(constraints)
 
     def meeting(self, requirements: tuple[Requirement, ...]) -> int:
         """Return the slots whose labels meet all of these requirements, whatever their taints."""
-        return self._labels.meeting(requirements)
+        return self.labels.meeting(requirements)
 
     def groups(self, keys: tuple[str, ...]) -> NodeGroups:
         """Return the nodes grouped by the values of some labels; the first key says which nodes are in a group."""
-        return self._labels.groups(keys)
+        return self.labels.groups(keys)
 
     def domains(self, key: str) -> Domains:
         """Return the nodes by the value of a label."""
-        return self._labels.domains(key)
+        return self.labels.domains(key)
 
     def count_replicas(self, *, is_counted: bool) -> None:
         """Set whether a piece of `nvidia.com/gpu` is one of several replicas on nodes whose label says so."""
@@ -344,6 +340,7 @@ class Fleet:
         copy._used, copy._standing = self._used, StandingUse(self._standing.used)
         copy._counts_replicas = self._counts_replicas
         copy._device_slots.update(self._device_slots)
+        copy.labels.volumes = self.labels.volumes
         for resource in self.gpus.tracked:
             copy.track(resource)
         for node in sorted(self.nodes(), key=lambda node: node.name):

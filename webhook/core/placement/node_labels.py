@@ -48,6 +48,7 @@ class NodeLabelIndex:
         self._carried: dict[str, int] = {}  # label key -> nodes that carry it
         self._by_taints: dict[tuple[Taint, ...], int] = {}
         self._preferences: set[tuple[Taint, ...]] = set()  # those of them that only ask pods to go elsewhere
+        self.volumes: dict[str, tuple[str, tuple[NodeTerm, ...]]] = {}  # by claim: its volume, and where that is usable
         self._masks: dict[Constraints, _Mask] = {}
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[str, ...], NodeGroups] = {}
@@ -99,6 +100,33 @@ class NodeLabelIndex:
             if not all(any(t.tolerates(taint) for t in constraints.tolerations) for taint in soft):
                 found |= self._by_taints[taints]
         return found
+
+    def set_volume(self, claim: str, volume: str, terms: tuple[NodeTerm, ...]) -> None:
+        """Set the nodes on which the volume of a claim is usable: those that meet one of the terms."""
+        if self.volumes.get(claim) != (volume, terms):
+            self.volumes[claim] = (volume, terms)
+            self._forget_masks(claim)
+
+    def remove_volume(self, claim: str, volume: str) -> None:
+        """Remove a volume; a later one of its claim stays."""
+        if self.volumes.get(claim, ("", ()))[0] == volume:
+            del self.volumes[claim]
+            self._forget_masks(claim)
+
+    def reached(self, constraints: Constraints) -> int:
+        """Return the slots on which all bound volumes of a pod are usable, as far as they are known."""
+        bits = self._all
+        for claim in constraints.volumes:
+            if (known := self.volumes.get(claim)) is not None:
+                found = 0
+                for term in known[1]:
+                    found |= self._in_term(term, bits & ~found)
+                bits = found
+        return bits
+
+    def _forget_masks(self, claim: str) -> None:
+        for constraints in [each for each in self._masks if claim in each.volumes]:
+            del self._masks[constraints]
 
     def tainted(self, key: str) -> Iterator[tuple[str, int]]:
         """Yield the values of the taints with a key, each with its slots."""
@@ -155,6 +183,8 @@ class NodeLabelIndex:
 
     def _meeting(self, constraints: Constraints) -> int:
         bits = self._tolerated(constraints)
+        if constraints.volumes:
+            bits &= self.reached(constraints)
         for key, value in constraints.node_selector:
             bits &= self.domains(key).members.get(value, 0)
         if constraints.terms is None or not bits:

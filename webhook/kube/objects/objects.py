@@ -72,10 +72,16 @@ class Present(msgspec.Struct, frozen=True, gc=False):
     """An object of which only the presence matters."""
 
 
+class VolumeClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The claim of a volume."""
+
+    claim_name: str = ""
+
+
 class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A volume; those that may bind the pod to a zone or node are read."""
 
-    persistent_volume_claim: Present | None = None
+    persistent_volume_claim: VolumeClaim | None = None
     ephemeral: Present | None = None
 
 
