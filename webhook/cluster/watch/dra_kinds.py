@@ -32,6 +32,14 @@ def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
             apply=lambda found: _set_slice(world, found),
             remove=lambda name: world.set_slice(name, None),
         ),
+        grouped_kind(
+            "devicetaintrules",
+            keys.DEVICES_API,
+            dra_devices.DeviceTaintRule,
+            apply=lambda found: _set_taint_rule(world, found),
+            remove=lambda name: world.set_taint_rule(name, None),
+            needs_right=False,
+        ),
     )
 
 
@@ -78,10 +86,15 @@ def _set_template(world: World, found: dra.ResourceClaimTemplate) -> bool:
 
 
 def _set_slice(world: World, found: dra_devices.ResourceSlice) -> bool:
-    devices = dra_devices.to_slice(found)
-    if devices is not None:
-        world.set_slice(found.metadata.name, devices)
-    return devices is not None
+    world.set_slice(found.metadata.name, dra_devices.to_slice(found))
+    return True
+
+
+def _set_taint_rule(world: World, found: dra_devices.DeviceTaintRule) -> bool:
+    rule = dra_devices.to_taint_rule(found)
+    if rule is not None:
+        world.set_taint_rule(found.metadata.name, rule)
+    return rule is not None
 
 
 def _set_group(world: World, found: dra.PodGroup) -> bool:

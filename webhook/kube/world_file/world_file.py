@@ -185,8 +185,7 @@ class _Found:
             case dra.ResourceClaimTemplate():
                 world.claims.append(known_template(found))
             case dra_devices.ResourceSlice():
-                if (offered := dra_devices.to_slice(found)) is not None:
-                    world.slices.append((found.metadata.name, offered))
+                world.slices.append((found.metadata.name, dra_devices.to_slice(found)))
 
     def _keep_pod(self, pod: objects.Pod) -> None:
         if (outcome := to_rejection(pod, self.weights) or to_start(pod)) is not None:
