@@ -22,7 +22,7 @@ from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.server.settings import LiveCluster
 from webhook.simulation.simulate import Template, read_template
 
-_NOT_IN_FILES: Final = "a world file has no PodDisruptionBudgets and no Jobs: neither was looked at"
+_NOT_IN_FILES: Final = "a world file has no Jobs: none was looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def read_movement(
 
 
 def details_of(source: Source) -> ClusterDetails:
-    """Return the disruption budgets and the failure budgets of the cluster, and what could not be read."""
+    """Return the failure budgets of the cluster, and what could not be read."""
     if not isinstance(source, LiveCluster):
         return ClusterDetails(notes=(_NOT_IN_FILES,))
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it

@@ -1,6 +1,7 @@
 """What reclaim can do for a waiting pod, or does to a borrowing one, from the objects of a world. Pure."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
+from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.reclaim.holds import read_node_hold
 from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
@@ -44,13 +46,14 @@ class Evictions:
         """Return the evictor's view of the objects of a world; `world` is made of them, and is changed."""
         policy = world.policy
         reclaim_index = ReclaimIndex(policy.reclaim, world.minimums)
-        for budget in details.budgets:
-            reclaim_index.set_disruption(budget)
         for workload, failure_budget in details.failures.items():
             reclaim_index.set_failure_budget(workload, failure_budget)
         for each in found:
             if each.get("kind") == "Pod":
                 _index(each, reclaim_index, world, policy)
+            elif each.get("kind") == "PodDisruptionBudget":
+                with suppress(ValueError):
+                    reclaim_index.set_disruption(to_disruption(msgspec.convert(each, DisruptionBudget)))
         held = world.fleet.held_bits
         for node in list(world.fleet.nodes()):
             if node.is_held:

@@ -9,6 +9,7 @@ from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.gangs import gang_of_pod_group
+from webhook.kube.world_file.world_file import keep_group
 
 
 def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
@@ -63,7 +64,7 @@ def _claim_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
             "podgroups",
             keys.GROUPS_API,
             dra.PodGroup,
-            apply=lambda found: _set_group(world, found),
+            apply=lambda found: keep_group(found, world),
             remove=lambda path: _remove_group(world, path),
         ),
     )
@@ -95,18 +96,6 @@ def _set_taint_rule(world: World, found: dra_devices.DeviceTaintRule) -> bool:
     if rule is not None:
         world.set_taint_rule(found.metadata.name, rule)
     return rule is not None
-
-
-def _set_group(world: World, found: dra.PodGroup) -> bool:
-    entries, domain = dra.to_group(found), dra.domain_of_group(found)
-    if entries:
-        world.set_group(dra.group_key(found.metadata), entries)
-    gang = gang_of_pod_group(found.metadata.namespace or "default", found.metadata.name)
-    if domain is None:
-        world.group_domains.pop(gang, None)
-    else:
-        world.group_domains[gang] = domain
-    return bool(entries) or domain is not None
 
 
 def _remove_group(world: World, path: str) -> None:
