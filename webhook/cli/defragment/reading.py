@@ -83,7 +83,7 @@ def read_movement(
 
 
 def details_of(source: Source) -> ClusterDetails:
-    """Return the failure budgets of the cluster, and what could not be read."""
+    """Return the disruption budgets and the failure budgets of the cluster, and what could not be read."""
     if not isinstance(source, LiveCluster):
         return ClusterDetails(notes=(_NOT_IN_FILES,))
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it

@@ -1,4 +1,4 @@
-"""Further objects of a cluster: a workload, Events, workloads that count failures, and the leading evictor.
+"""Further objects of a cluster: a workload, Events, PodDisruptionBudgets, and the leading evictor.
 
 Each is read once; what may not be read is left out with a note, since an explanation is useful without it.
 """
@@ -14,9 +14,12 @@ import msgspec
 
 from webhook.cli.explain.target import Target
 from webhook.core.reclaim.failures import FailureBudget, WorkloadId
+from webhook.core.reclaim.reclaim_pod import Disruption
 from webhook.kube.objects import keys
 from webhook.kube.objects.lease import LeaseRecord, read_lease
 from webhook.kube.pod.pods import unix_seconds
+from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
+from webhook.kube.world_file.world_objects import WorldKind
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import ApiConnection
@@ -52,6 +55,7 @@ class ClusterDetails:
     """
 
     evictor: Evictor = Evictor(None, "a world file does not say which evictor leads")
+    budgets: tuple[Disruption, ...] = ()
     failures: Mapping[WorkloadId, FailureBudget] = field(default_factory=dict)
     events: tuple[PastEvent, ...] = ()
     workload: Mapping[str, Any] | None = None
@@ -72,6 +76,9 @@ class DetailsRequest:
     fairgate_namespace: str
     reads_reclaim: bool = True
     reads_failures: bool = False
+
+
+_BUDGETS: Final = WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets")
 
 
 class _EventMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,13 +129,16 @@ async def fetch_details(kubeconfig: Path | None, request: DetailsRequest) -> Clu
 
     async with await connect(kubeconfig) as connection:
         reader = _Reader(connection)
-        evictor, failures, events, workload = await asyncio.gather(
+        evictor, budgets, failures, events, workload = await asyncio.gather(
             reader.evictor(request),
+            reader.budgets(request),
             reader.failures(request),
             reader.events(request),
             reader.workload(request),
         )
-        return ClusterDetails(evictor, failures, events, workload, reader.why_no_workload, notes=tuple(reader.notes))
+        return ClusterDetails(
+            evictor, budgets, failures, events, workload, reader.why_no_workload, notes=tuple(reader.notes)
+        )
 
 
 async def fetch_evictor(connection: "ApiConnection", namespace: str) -> Evictor:
@@ -164,6 +174,26 @@ class _Reader:
                 namespace = msgspec.json.decode(raw, type=_Named).metadata.namespace
                 return Evictor(f"{found.leader} of namespace {namespace}")
         return None
+
+    async def budgets(self, request: DetailsRequest) -> tuple[Disruption, ...]:
+        """Return all disruption budgets; those that cannot be read are left out."""
+        if not request.reads_reclaim:
+            return ()
+        from webhook.cluster.api.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
+        from webhook.cluster.reads.listing import list_objects  # noqa: PLC0415
+
+        try:
+            listed = await list_objects(self._connection, _BUDGETS)
+        except ApiError as error:
+            self.notes.append(f"{_BUDGETS.kind}s are not looked at: {error}")
+            return ()
+        found = []
+        for each in listed:
+            try:
+                found.append(to_disruption(msgspec.convert(each, DisruptionBudget)))
+            except ValueError:
+                continue
+        return tuple(found)
 
     async def failures(self, request: DetailsRequest) -> dict[WorkloadId, FailureBudget]:
         """Return how many failures each Job, and each other workload that counts them, survives."""

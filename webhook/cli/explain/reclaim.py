@@ -46,6 +46,8 @@ class Evictions:
         """Return the evictor's view of the objects of a world; `world` is made of them, and is changed."""
         policy = world.policy
         reclaim_index = ReclaimIndex(policy.reclaim, world.minimums)
+        for budget in details.budgets:
+            reclaim_index.set_disruption(budget)
         for workload, failure_budget in details.failures.items():
             reclaim_index.set_failure_budget(workload, failure_budget)
         for each in found:

@@ -340,7 +340,7 @@ class Fleet:
         copy._used, copy._standing = self._used, StandingUse(self._standing.used)
         copy._counts_replicas = self._counts_replicas
         copy._device_slots.update(self._device_slots)
-        copy.labels.volumes = self.labels.volumes
+        copy.labels.volumes, copy.labels.claims = self.labels.volumes, self.labels.claims
         for resource in self.gpus.tracked:
             copy.track(resource)
         for node in sorted(self.nodes(), key=lambda node: node.name):

@@ -49,6 +49,7 @@ class NodeLabelIndex:
         self._by_taints: dict[tuple[Taint, ...], int] = {}
         self._preferences: set[tuple[Taint, ...]] = set()  # those of them that only ask pods to go elsewhere
         self.volumes: dict[str, tuple[str, tuple[NodeTerm, ...]]] = {}  # by claim: its volume, and where that is usable
+        self.claims: dict[str, str] = {}  # by volume
         self._masks: dict[Constraints, _Mask] = {}
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[str, ...], NodeGroups] = {}
@@ -101,14 +102,17 @@ class NodeLabelIndex:
                 found |= self._by_taints[taints]
         return found
 
-    def set_volume(self, claim: str, volume: str, terms: tuple[NodeTerm, ...]) -> None:
-        """Set the nodes on which the volume of a claim is usable: those that meet one of the terms."""
+    def set_volume(self, volume: str, claim: str, terms: tuple[NodeTerm, ...]) -> None:
+        """Set the nodes on which a volume, and so its claim, is usable: those that meet one of the terms."""
         if self.volumes.get(claim) != (volume, terms):
+            self.remove_volume(volume)
             self.volumes[claim] = (volume, terms)
+            self.claims[volume] = claim
             self._forget_masks(claim)
 
-    def remove_volume(self, claim: str, volume: str) -> None:
+    def remove_volume(self, volume: str) -> None:
         """Remove a volume; a later one of its claim stays."""
+        claim = self.claims.pop(volume, "")
         if self.volumes.get(claim, ("", ()))[0] == volume:
             del self.volumes[claim]
             self._forget_masks(claim)

@@ -49,16 +49,10 @@ class BoundVolume(NamedTuple):
     terms: tuple[NodeTerm, ...]
 
 
-def claim_of(found: PersistentVolume) -> str:
-    """Return the claim that a volume names, as namespace/name; "" for none."""
-    claim = found.spec.claim_ref
-    return "" if claim is None else f"{claim.namespace}/{claim.name}"
-
-
 def to_volume(found: PersistentVolume) -> BoundVolume | None:
     """Translate a volume; None for one that is not bound, or usable everywhere. Raises ValueError if malformed."""
-    affinity = found.spec.node_affinity
-    if found.status.phase != "Bound" or affinity is None or not claim_of(found):
+    affinity, claim = found.spec.node_affinity, found.spec.claim_ref
+    if found.status.phase != "Bound" or affinity is None or claim is None:
         return None
     terms = node_terms(bytes(affinity.required))
-    return BoundVolume(claim_of(found), found.metadata.name, terms) if terms else None
+    return BoundVolume(f"{claim.namespace}/{claim.name}", found.metadata.name, terms) if terms else None

@@ -105,7 +105,7 @@ class WorldFile:
         for waiting in self.waiting:
             world.set_waiting(waiting)
         for volume in self.bound_volumes:
-            world.fleet.labels.set_volume(volume.claim, volume.name, volume.terms)
+            world.fleet.labels.set_volume(volume.name, volume.claim, volume.terms)
         for outcome in self.outcomes:
             world.rejecting_nodes.note(outcome)
         world.rejecting_nodes.tick(self.taken_at)
