@@ -247,9 +247,9 @@ class DraSlices:
         taints.update(
             rule.taint for rule in self._rules.values() if any(rule.may_concern(device.driver) for device in devices)
         )
-        least: dict[ResourceName, int] = dict(devices[0].consumes) if devices else {}
-        for device in devices:
-            consumed = dict(device.consumes)
+        sharing = [dict(device.consumes) for device in devices if device.consumes]
+        least = sharing[0] if sharing else {}
+        for consumed in sharing:
             least = {name: min(amount, consumed[name]) for name, amount in least.items() if name in consumed}
         is_local = bool(kinds) and not any(is_shared for _, is_shared in kinds)
         return ClassFacts(is_local, frozenset(taints), tuple(sorted(least.items())))
@@ -310,12 +310,18 @@ class DraSlices:
         )
 
     def _shared_counters(self, slices: list[Slice]) -> dict[ResourceName, int]:
-        """Return the counters that the devices of a node share; of those of other nodes it has more than enough."""
+        """Return the counters that the devices of a node share.
+
+        It has more than enough of those of other nodes, and of those of a driver that has devices without any there.
+        """
         if not self._counters:
             return {}
         found: dict[ResourceName, int] = {}
-        for name, amount in (counter for each in slices for counter in each.counters):
-            found[name] = found.get(name, 0) + amount
+        unshared = {device.driver for each in slices for device in each.devices if not device.consumes}
+        for each in slices:
+            if each.pool.partition("/")[0] not in unshared:
+                for name, amount in each.counters:
+                    found[name] = found.get(name, 0) + amount
         return dict.fromkeys(self._counters, _UNSHARED) | found
 
     def _closed(self, found: Slice) -> Iterable[SliceDevice]:
