@@ -39,7 +39,7 @@ class ClassDemand(NamedTuple):
     """Devices of a class: how many, and the GPU units beyond what the containers' own resources count already.
 
     `requested_as` is the containers' resource that requests them, "" where a claim does. `takes_room`: no other pod
-    takes their room. `is_gpu`: policy counts them; others only take room. `facts` are those of the devices that a claim
+    takes their room. `is_gpu`: they are named in the charge; others only take room. `facts` are those of the devices that a claim
     may get, and `is_tolerating`: it takes some that a taint closes.
     """
 
@@ -138,14 +138,17 @@ class DeviceClasses:
     def _counted(
         self, request: DeviceRequest, policy: Policy, missing: list[str], unknown: list[str], alternative: int
     ) -> ClassDemand | None:
-        """Count a request by its most expensive alternative, with the room of the one that is asked for."""
+        """Count a request by its most expensive alternative, with the room of the one that is asked for.
+
+        What is charged must not depend on the room: between decision and commit another alternative may be free.
+        """
         listed = request.alternatives
         found = [self._weighed(each, policy, missing, unknown) for each in listed]
         most = max(filter(None, found), key=lambda each: each.units, default=None)
         if len(listed) <= 1 or most is None:
             return most
         chosen = None if alternative < 0 else found[min(alternative, len(found) - 1)]
-        return most._replace(is_certain=False) if chosen is None else chosen._replace(units=most.units, is_gpu=True)
+        return most._replace(is_certain=False) if chosen is None else chosen._replace(units=most.units, is_gpu=False)
 
     def _weighed(self, count: ClassCount, policy: Policy, missing: list[str], unknown: list[str]) -> ClassDemand | None:
         weights, ignored = policy.resources, policy.ignored_resources

@@ -127,6 +127,11 @@ class Claims:
         """Whether a claim or template is known."""
         return key in self._specs
 
+    def has_gpus(self, key: ClaimKey, policy: Policy) -> bool:
+        """Whether a claim is for GPUs, as far as that is known."""
+        spec = self._specs.get(key)
+        return spec is None or any(each.is_gpu for each in self.classes.of_claim(spec, policy, [], [], is_admin=False))
+
     def uid_of(self, key: ClaimKey) -> Uid | None:
         """Return the UID of the claim with this key; None where there is none."""
         return self._uids.get(key)

@@ -27,14 +27,15 @@ class Sharing:
     world: World
 
     def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        """Return the claims of a pod that other pods on its node use as well, with these.
+        """Return the claims of GPUs of a pod that other pods on its node use as well, with these.
 
         Devices are on one node: a kubelet elsewhere, or a pod that only waits for its node, uses none of them.
         """
         pod, claims = self.world.pod(uid), self.world.claims
         if pod is None or not pod.claims or pod.node is None:
             return {}
-        keys = claims.shared_by(pod.uid, pod.namespace, pod.claims)
+        shared = claims.shared_by(pod.uid, pod.namespace, pod.claims)
+        keys = [key for key in shared if claims.has_gpus(key, self.world.policy)]
         found = {key: [other for other in claims.users.on_node(key, pod.node) if other != uid] for key in keys}
         return {key: others for key, others in found.items() if others}
 
