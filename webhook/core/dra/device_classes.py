@@ -39,8 +39,8 @@ class ClassDemand(NamedTuple):
     """Devices of a class: how many, and the GPU units beyond what the containers' own resources count already.
 
     `requested_as` is the containers' resource that requests them, "" where a claim does. `takes_room`: no other pod
-    takes their room. `is_gpu`: they are named in the charge; others only take room. `facts` are those of the devices that a claim
-    may get, and `is_tolerating`: it takes some that a taint closes.
+    takes their room. `is_gpu`: they are named in the charge; others only take room. `facts` are those of the devices
+    that a claim may get, and `is_tolerating`: it takes some that a taint closes.
     """
 
     device_class: DeviceClass
