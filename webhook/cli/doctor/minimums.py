@@ -1,4 +1,4 @@
-"""The check of minimums of replicas, and of kinds that are read where that is allowed: whether each process may do so."""
+"""Checks of kinds that are read where that is allowed, minimums of replicas among them: whether each process may."""
 
 from collections.abc import Iterable
 from typing import Final
