@@ -4,6 +4,8 @@
 `autoscaler` that of what scales them. Their containers run for the hours in `runs`, or wait for the reason in `waits`,
 after so many `restarts`. `group` is the scheduling policy of their PodGroup, null where that does not exist, and `mode`
 its disruption mode. `want` has how many replicas of each go, by the evictor's plan on the world file.
+
+In `room` there are worlds as a whole, with the pod that asks, and the pods that go for it.
 """
 
 import json
@@ -26,6 +28,7 @@ from webhook.policy.load import parse
 
 NOW = 1_764_000_000
 FOLDER = Path(__file__).parent / "reclaim"
+ROOM = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((FOLDER / "room").glob("*.yaml"))}
 CASES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
 NO_ROOM = {
     "type": "PodScheduled",
@@ -85,17 +88,50 @@ def asking(gpus):
 def test_reclaim(case, number):
     given = CASES[case]
     asked = given["reclaimed"][number]
-    document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **given["policy"]}
-    policy = parse({"policy.yaml": json.dumps(document).encode()}, origin=case)
+    policy = policy_of(given)
     found = [
         b.node("n0", gpus=given["gpus"], cpu="640", memory="8Ti"),
         *(each for row in given["running"] for each in borrowing(row)),
     ]
     found.append(asking(asked["gpus"]))
+    move = planned(found, policy)
+    assert Counter(victim.name.partition("-")[0] for victim in move.victims) == asked["want"]
+
+
+def policy_of(given):
+    document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **given["policy"]}
+    return parse({"policy.yaml": json.dumps(document).encode()}, origin="case")
+
+
+def planned(found, policy):
+    """The move that the evictor plans for the pod that asks."""
     world = World(policy)
-    parse_objects(found, policy.resources, name=case).fill(world)
+    parse_objects(found, policy.resources, name="case").fill(world)
     world.tick(NOW)
     evictions = Evictions.of(found, world, ClusterDetails(), ())
-    planned = outlook(evictions.reclaim_index.get(Uid("asks")), evictions.reclaim_index, world, now=NOW)
-    assert isinstance(planned, Possible), planned
-    assert Counter(victim.name.partition("-")[0] for victim in planned.move.victims) == asked["want"]
+    answer = outlook(evictions.reclaim_index.get(Uid("asks")), evictions.reclaim_index, world, now=NOW)
+    assert isinstance(answer, Possible), answer
+    return answer.move
+
+
+def running(name, given):
+    """A borrowing pod on a node."""
+    labels = {keys.TEAM: "mine", keys.TIER: "preemptible"}
+    made = b.pod(name, namespace="mine", uid=name, labels=labels, annotations={keys.DECISION: "{}"}, **given)
+    made["metadata"]["creationTimestamp"] = since = rfc3339(NOW - 3600)
+    return made | {"status": {"phase": "Running", "startTime": since}}
+
+
+@pytest.mark.parametrize("case", ROOM)
+def test_room_is_made_where_the_pod_may_use_it(case):
+    given = ROOM[case]
+    asks = asking(given["asks"].get("gpus"))
+    asks["spec"] |= given["asks"].get("spec", {})
+    asks["spec"]["containers"][0] |= given["asks"].get("container", {})
+    nodes = [b.node(name, **more) for name, more in given["nodes"].items()]
+    found = [*nodes, *(running(name, more) for name, more in given["running"].items()), *given.get("objects", ()), asks]
+    move = planned(found, policy_of(given))
+    assert (move.node, sorted(victim.name for victim in move.victims)) == (
+        given["want"]["node"],
+        given["want"]["evicted"],
+    )

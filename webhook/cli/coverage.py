@@ -18,7 +18,7 @@ ASK = f"ask an admin for `kubectl create clusterrolebinding fairgate-NAME --clus
 _RARE = frozenset(
     {
         *("podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"),
-        "horizontalpodautoscalers",
+        *("horizontalpodautoscalers", "devicetaintrules", "poddisruptionbudgets", "limitranges", "persistentvolumes"),
     }
 )
 """Kinds that few pods depend on: notes name them only if no other kind is missing."""

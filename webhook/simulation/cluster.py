@@ -78,7 +78,7 @@ class SimulatedCluster:
         )
         self._create(pod_of, found)
         report = SchedulerReport(self.world.now, is_for_room=True)
-        reclaimable = self._reclaimable(pod_of, found._replace(promised=None))
+        reclaimable = self._reclaimable(pod_of, found.for_reclaim)
         self.index.set(replace(reclaimable, constraints=pod_of.constraints, chosen=choice.nodes, report=report))
 
     def has_room_for_promise(self, uid: Uid, node: NodeName, admitted: Admit) -> bool:
@@ -137,7 +137,7 @@ class SimulatedCluster:
             pod_of.resident = found
         self.world.set_pod(found)
         if (known := self.index.get(uid)) is not None:
-            self.index.set(replace(known, pod=found._replace(promised=None)))
+            self.index.set(replace(known, pod=found.for_reclaim))
 
     def remove(self, uid: Uid) -> None:
         """Remove a pod, wherever it is."""

@@ -33,7 +33,7 @@ def patched_constraints(pod: Pod, choice: NodeChoice) -> Constraints:
         for pool in choice.pool_terms or ((),)
         for fields in named or [()]
     )
-    return Constraints(joined.node_selector, terms, joined.tolerations)
+    return Constraints(joined.node_selector, terms, joined.tolerations, joined.volumes)
 
 
 def with_hold(constraints: Constraints, hold: str) -> Constraints:

@@ -84,6 +84,14 @@ def test_each_process_is_to_read_what_states_minimums(more, want):
     assert [bool(each.remedy) for each in found] == [state == "wrong" for state, _ in want]
 
 
+def test_each_process_is_to_read_what_says_where_there_is_room():
+    blind = process("evictor", left_out=["persistentvolumes", "horizontalpodautoscalers"])
+    found = [each for each in findings(**replicas(**{"pod-2_d": blind})) if each.check == Check.ROOM]
+    assert [each.message for each in found if each.state == "wrong"] == [
+        "pod-2_d may not list persistentvolumes: a pod may be sent to a zone where its volume is not"
+    ]
+
+
 NOTIFYING = stage.parse(
     {"p.yaml": stage.DOCUMENT + b"notify: {targets: [{name: on-call, url: 'https://h/'}]}"}, origin="p"
 )

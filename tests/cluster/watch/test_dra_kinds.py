@@ -170,3 +170,21 @@ async def test_an_upgrade_that_moves_the_kinds_to_another_version_loses_nothing(
         await until(lambda: feed.readiness() is None and known())
         api.delete(claims_after, "other", namespace="team-a")
         await until(lambda: not known())
+
+
+async def test_a_rule_closes_devices_and_opens_them_again(api, feed, place):
+    CLASSES, _, _, SLICES = paths("v1")  # noqa: N806  as the others
+    rules = f"{GROUP}/v1/devicetaintrules"
+    api.put(CLASSES, CLASS, spec={"extendedResourceName": make.GPU})
+    api.put(SLICES, "s", spec=slice_of(4))
+    taint = {"key": "worn", "effect": "NoSchedule"}
+    async with feeding(feed):
+        await until(lambda: place.fleet.free("n0", make.GPU) == 4)
+        api.put(rules, "r", spec={"deviceSelector": {"pool": "n0", "device": "d0"}, "taint": taint})
+        await until(lambda: place.fleet.free("n0", make.GPU) == 3)
+        api.put(rules, "r", spec={"deviceSelector": {"pool": "n0"}, "taint": taint | {"effect": "None"}})
+        await until(lambda: place.fleet.free("n0", make.GPU) == 4)
+        api.put(rules, "r", spec={"deviceSelector": {}, "taint": taint})
+        await until(lambda: place.fleet.free("n0", make.GPU) == 0)
+        api.delete(rules, "r")
+        await until(lambda: place.fleet.free("n0", make.GPU) == 4)

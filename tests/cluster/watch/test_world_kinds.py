@@ -10,12 +10,13 @@ import pytest
 from tests import builders
 from tests.core.support import make
 from tests.kube.support.created import struct
-from webhook.cluster.watch.kinds import ALIVE, FAILED
+from webhook.cluster.watch.kinds import ALIVE, FAILED, volume_kind
 from webhook.cluster.watch.world_kinds import followed, note_outcome, reclaim_kinds, world_kinds
 from webhook.core.explain.team_summary import summary_of
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimRules
+from webhook.core.model.selector import Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
@@ -138,3 +139,31 @@ def test_an_object_that_is_not_kept_is_no_change():
     held = objects.Node(metadata=objects.ObjectMeta(name="n0"))
     assert not followed(kind, lambda *change: changes.append(change)).apply(held)
     assert (kept, changes) == ([held], [])
+
+
+def test_a_volume_narrows_the_nodes_of_its_claim_while_it_is_bound():
+    world = World(make.policy())
+    for name in ("n0", "n1"):
+        world.set_node(make.node(name, labels={"zone": name}))
+    kind = volume_kind(world)
+    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["n1"]}]}
+
+    def show(phase):
+        spec = {
+            "claimRef": {"namespace": "team-a", "name": "home"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [zone]}},
+        }
+        body = {"metadata": {"name": "pv"}, "spec": spec, "status": {"phase": phase}}
+        found = msgspec.json.decode(json.dumps(body), type=kind.item)
+        return kind.apply(found)
+
+    def usable():
+        return world.fleet.names_of(world.fleet.matching(Constraints(volumes=("team-a/home",))))
+
+    assert show("Bound")
+    world.sort_nodes()
+    assert usable() == ["n1"]
+    assert not show("Released")
+    kind.remove("pv")  # as the store does for what is no longer kept
+    assert usable() == ["n0", "n1"]
+    assert (kind.is_optional, kind.needs_right) == (True, False)

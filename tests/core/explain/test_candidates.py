@@ -72,9 +72,9 @@ def test_every_other_node_is_counted_under_its_first_obstacle():
     assert [each.node for each in result.best] == ["room"]
     assert result.filtered == (
         Filtered("too little nvidia.com/gpu free", ("full", "full-too")),
-        Filtered(Exclusion.CORDONED, ("drained",)),
+        Filtered("cordoned", ("drained",)),
         Filtered(Exclusion.HELD, ("held",)),
-        Filtered(Exclusion.NOT_READY, ("down",)),
+        Filtered("not ready", ("down",)),
         Filtered(Exclusion.LESSENED, ("plugin-restarts",)),
         Filtered(Exclusion.CONSTRAINTS, ("tainted",)),
         Filtered("too little cpu free", ("few-cores",)),

@@ -68,3 +68,33 @@ def test_matching_nodes_are_those_of_a_plain_scan(changes, asked):
         for each in asked:
             want = {one.name for one in fleet.nodes() if each.admits(one.name, one.labels, one.taints)}
             assert set(fleet.names_of(fleet.matching(each))) == want
+
+
+ZONES = {zone: (NodeTerm((Requirement("zone", Operator.IN, (zone,)),)),) for zone in "ab"}
+
+
+def test_a_bound_volume_narrows_the_nodes_until_it_is_gone():
+    fleet = Fleet()
+    for name, zone in (("n0", "a"), ("n1", "b")):
+        fleet.set(node(name, labels={"zone": zone}))
+    wanted = Constraints(volumes=("team-a/home", "team-a/unbound"))
+    assert fleet.names_of(fleet.matching(wanted)) == ["n0", "n1"]
+    fleet.labels.set_volume("pv-1", "team-a/home", ZONES["b"])
+    assert fleet.names_of(fleet.matching(wanted)) == ["n1"]
+    assert fleet.names_of(fleet.sorted_copy().matching(wanted)) == ["n1"]
+    fleet.labels.set_volume("pv-2", "team-a/home", ZONES["a"])  # the claim was made again
+    fleet.labels.remove_volume("pv-1")
+    assert fleet.names_of(fleet.matching(wanted)) == ["n0"]
+    fleet.labels.remove_volume("pv-2")
+    assert fleet.names_of(fleet.matching(wanted)) == ["n0", "n1"]
+
+
+def test_a_soft_taint_discourages_pods_that_do_not_tolerate_it():
+    fleet = Fleet()
+    fleet.set(node("n0", taints=(TAINTS[0], TAINTS[2])))
+    fleet.set(node("n1", taints=(TAINTS[0],)))
+    tolerating = Constraints(tolerations=(Toleration("soft", exists=True),))
+    assert fleet.names_of(fleet.labels.discouraged(Constraints())) == ["n0"]
+    assert fleet.labels.discouraged(tolerating) == 0
+    fleet.set(node("n0"))
+    assert fleet.labels.discouraged(Constraints()) == 0

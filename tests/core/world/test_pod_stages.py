@@ -173,3 +173,16 @@ class TestASharedClaim:
         assert claims.charged(place) == 0
         place.set_node(node("n0"))
         assert claims.charged(place) == 8, "its kubelet may still run it"
+
+
+def test_the_room_of_a_nominated_pod_is_taken_where_the_nomination_says_now():
+    waits = resident(4, uid="p", promised="n0", unbound=Unbound(Obstacle.ROOM), nominated="n1")
+    place = there(waits)
+    assert (free(place), free(place, "n1")) == (10, 6)
+    place.tick(NOW + 1000)
+    assert free(place, "n1") == 6  # it ends with the nomination, not with time
+    place.set_pod(waits._replace(nominated="n0"))
+    assert (free(place), free(place, "n1")) == (6, 10)
+    place.set_pod(waits._replace(nominated=None))
+    assert free(place, "n1") == 10
+    assert waits._replace(team_label="a").for_reclaim.nominated is None

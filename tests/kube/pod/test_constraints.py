@@ -153,3 +153,10 @@ def test_a_tenant_who_sends_ever_new_affinities_fills_no_memory_and_changes_no_r
 def test_the_number_of_replicas_that_a_pod_names_is_the_slice_that_it_gets(selector, want):
     spec = struct(b.pod(nodeSelector=selector)).spec
     assert read_placement(spec).slices == read_slices(spec) == want
+
+
+def test_only_some_of_a_pods_volumes_are_looked_up():
+    claims = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"c{number}"}} for number in range(2000)]
+    found = pod_of(b.pod(volumes=[*claims, {"name": "tmp", "emptyDir": {}}])).constraints
+    assert len(found.volumes) == bounds.VOLUME_CLAIMS
+    assert set(found.volumes) <= {f"vision/c{number}" for number in range(2000)}

@@ -8,6 +8,7 @@ from tests.kube.support.created import pod_of, resources, with_resources
 from tests.realistic import realistic_pod
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.demand import Container, pod_requests
+from webhook.kube.objects import bounds
 
 
 def test_demand_of_containers_and_init_container():
@@ -103,3 +104,31 @@ def test_a_pod_with_many_containers_is_not_cached():
     first, again = pod_of(manifest).demand, pod_of(manifest).demand
     assert first == again
     assert first is not again
+
+
+def with_ports(*ports, **more):
+    listed = [{"containerPort": 80, **port} for port in ports]
+    return b.pod(containers=[{"name": "main", "resources": resources(), "ports": listed}], **more)
+
+
+def ports_of(manifest):
+    return [name for name, _ in pod_of(manifest).demand.requests if name.startswith("host port")]
+
+
+def test_host_ports_are_taken_on_all_addresses_of_a_node():
+    found = with_ports(
+        {"hostPort": 80}, {}, {"hostPort": 53, "protocol": "UDP"}, {"hostPort": 81, "hostIP": "10.0.0.1"}
+    )
+    assert ports_of(found) == ["host port 53 (UDP)", "host port 80 (TCP)"]
+
+
+def test_ports_of_init_containers_count_if_they_run_on():
+    init = [
+        {"name": name, "resources": resources(), "ports": [{"containerPort": port, "hostPort": port}], **more}
+        for name, port, more in (("once", 80, {}), ("sidecar", 81, {"restartPolicy": "Always"}))
+    ]
+    assert ports_of(b.pod(initContainers=init)) == ["host port 81 (TCP)"]
+
+
+def test_only_some_of_a_pods_host_ports_count():
+    assert len(ports_of(with_ports(*({"hostPort": port} for port in range(1, 2000))))) == bounds.HOST_PORTS

@@ -9,6 +9,7 @@ import pytest
 from webhook.core.dra.device_parts import SizedDevice
 from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice
 from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.selector import Effect, Taint
 from webhook.kube.pod import dra_devices
 
 GPU = "gpu.nvidia.com"
@@ -66,7 +67,7 @@ def test_a_class_concerns_gpus_by_name_resource_or_selector(found, want):
     assert dra_devices.to_class(found) == want
 
 
-def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
+def test_a_slice_has_qualified_attributes_and_the_taints_that_close_devices():
     spec = {
         "driver": GPU,
         "nodeName": "n0",
@@ -77,15 +78,39 @@ def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
                 "attributes": {"type": {"string": "gpu"}, "x.dev/index": {"int": 0}, "uuid": {"string": "GPU-1"}},
             },
             {"name": "b", "attributes": {"ecc": {"bool": False}}, "taints": [{"effect": "None"}]},
-            {"name": "c", "taints": [{"effect": "NoSchedule"}]},
+            {"name": "c", "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+            {"name": "d", "consumesCounters": [{"counterSet": "s", "counters": {"memory": {"value": "1Ki"}}}]},
         ],
+        "sharedCounters": [{"name": "s", "counters": {"memory": {"value": "2Ki"}, "odd": {"value": "?"}}}],
     }
     found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
-    devices = (SliceDevice(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}), SliceDevice(GPU, {f"{GPU}/ecc": False}))
-    assert found == Slice("n0", f"{GPU}/n0", 3, devices)
-    assert (
-        dra_devices.to_slice(read(dra_devices.ResourceSlice, spec={**spec, "nodeName": None, "allNodes": True})) is None
+    memory = f"{GPU} counter memory"
+    devices = (
+        SliceDevice(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}),
+        SliceDevice(GPU, {f"{GPU}/ecc": False}),
+        SliceDevice(GPU, {}, (Taint("k", Effect.NO_SCHEDULE, "v"),)),
+        SliceDevice(GPU, {}, consumes=((memory, 1024),)),
     )
+    names = ("a", "b", "c", "d")
+    assert found == Slice("n0", f"{GPU}/n0", 3, devices, names=names, counters=((memory, 2048),))
+    shared = {**spec, "nodeName": None, "allNodes": True}
+    assert dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=shared)).node == ""
+
+
+@pytest.mark.parametrize(
+    ("selector", "effect", "want"),
+    [
+        ({"driver": GPU, "pool": "n0", "device": "gpu-0"}, "NoExecute", (GPU, "n0", "gpu-0")),
+        ({}, "NoSchedule", ("", "", "")),
+        (None, "NoSchedule", None),
+        ({}, "None", None),
+    ],
+    ids=["one device", "every device", "without a selector none", "an effect that closes nothing"],
+)
+def test_a_rule_taints_what_it_selects(selector, effect, want):
+    spec = {"deviceSelector": selector, "taint": {"key": "k", "effect": effect}}
+    found = dra_devices.to_taint_rule(read(dra_devices.DeviceTaintRule, spec=spec))
+    assert (None if found is None else found[:3]) == want
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
@@ -107,5 +132,5 @@ def test_a_slice_has_the_sizes_of_devices_that_claims_may_share(version):
     if version == "v1beta1":
         spec["devices"] = [{"name": each.pop("name"), "basic": each} for each in spec["devices"]]
     found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
-    assert len(found.devices) == 2
+    assert [bool(device.taints) for device in found.devices] == [False, False, True]
     assert found.sized == (SizedDevice("gpu-0", (("memory", Fraction(80 * 2**30)),)),)

@@ -377,3 +377,70 @@ def test_which_autoscalers_there_are_is_kept():
     found = [names.rewritten(kept_fields(each, annotations=frozenset())) for each in marks]
     assert found == marks
     assert world(found).autoscalers == set(Autoscaler)
+
+
+def test_what_decides_is_kept_under_consistent_names():
+    zones = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["secret-rack"]}]}
+    objects = [
+        b.pod(
+            "secret-one",
+            namespace="vision-secret",
+            volumes=[{"name": "secret", "persistentVolumeClaim": {"claimName": "secret-claim"}}],
+        ),
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "secret-volume"},
+            "spec": {
+                "claimRef": {"namespace": "vision-secret", "name": "secret-claim"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [zones]}},
+            },
+            "status": {"phase": "Bound"},
+        },
+        b.node("secret-node", labels={"rack": "secret-rack"}),
+        {
+            "apiVersion": DRA,
+            "kind": "ResourceSlice",
+            "metadata": {"name": "secret-slice"},
+            "spec": {
+                "driver": "gpu.nvidia.com",
+                "pool": {"name": "secret-pool", "generation": 1},
+                "nodeName": "secret-node",
+                "devices": [{"name": "secret-gpu"}],
+            },
+        },
+        {
+            "apiVersion": DRA,
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": "secret-rule"},
+            "spec": {
+                "deviceSelector": {"pool": "secret-pool", "device": "secret-gpu"},
+                "taint": {"key": "worn", "value": "secret", "effect": "NoSchedule"},
+            },
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "secret-budget", "namespace": "vision-secret"},
+            "spec": {"selector": {"matchLabels": {"app": "secret-app"}}},
+            "status": {"disruptionsAllowed": 1},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "secret-range", "namespace": "vision-secret"},
+            "spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]},
+        },
+    ]
+    names = Pseudonyms(names_in_policy(POLICY))
+    found = [names.rewritten(kept_fields(each, annotations=frozenset())) for each in objects]
+    assert "secret" not in json.dumps(found)
+    pod, volume, node, offered, rule, *_ = found
+    claim = volume["spec"]["claimRef"]
+    assert claim["name"] == pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+    assert claim["namespace"] == pod["metadata"]["namespace"]
+    (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == [node["metadata"]["labels"]["rack"]]
+    selected = rule["spec"]["deviceSelector"]
+    assert selected == {"pool": offered["spec"]["pool"]["name"], "device": offered["spec"]["devices"][0]["name"]}
+    assert parsed(found).budgets[0].allowed == 1

@@ -154,7 +154,8 @@ BAD = {
         "scheduling.k8s.io/v1 PriorityClass, resource.k8s.io/v1 DeviceClass, resource.k8s.io/v1 ResourceClaim, "
         "resource.k8s.io/v1 ResourceClaimTemplate, resource.k8s.io/v1 ResourceSlice, "
         "apiextensions.k8s.io/v1 CustomResourceDefinition, v1 ConfigMap, autoscaling/v2 HorizontalPodAutoscaler, "
-        "scheduling.k8s.io/v1beta1 PodGroup, "
+        "v1 PersistentVolume, resource.k8s.io/v1 DeviceTaintRule, scheduling.k8s.io/v1beta1 PodGroup, "
+        "policy/v1 PodDisruptionBudget, v1 LimitRange, "
         "or a v1 List of them",
     ),
     "another version": (

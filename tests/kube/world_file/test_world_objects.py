@@ -15,8 +15,10 @@ from webhook.core.model.names import WorkloadName
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
 from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
+from webhook.kube.nodes import volumes
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
+from webhook.kube.reclaim import disruptions
 from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 from webhook.kube.workloads import scalers
 from webhook.kube.world_file.world_file import parse_world
@@ -33,6 +35,10 @@ STRUCTS = {
     "ResourceClaimTemplate": dra.ResourceClaimTemplate,
     "ResourceSlice": dra_devices.ResourceSlice,
     scalers.KIND: scalers.Autoscaler,
+    volumes.KIND: volumes.PersistentVolume,
+    "DeviceTaintRule": dra_devices.DeviceTaintRule,
+    "PodGroup": dra.PodGroup,
+    "PodDisruptionBudget": disruptions.DisruptionBudget,
 }
 
 

@@ -22,7 +22,7 @@ from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.server.settings import LiveCluster
 from webhook.simulation.simulate import Template, read_template
 
-_NOT_IN_FILES: Final = "a world file has no PodDisruptionBudgets and no Jobs: neither was looked at"
+_NOT_IN_FILES: Final = "a world file has no Jobs: none was looked at"
 
 
 @dataclass(frozen=True, slots=True)

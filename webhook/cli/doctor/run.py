@@ -151,7 +151,7 @@ def judge(observed: Observations) -> list[Finding]:
         findings += processes.check_nodes(servers)
         findings += processes.check_idle(evictors_alive, policy)
         findings += autoscalers.check_autoscalers(servers)
-        findings += minimums.check_minimums(processes_alive)
+        findings += minimums.check_minimums(processes_alive) + minimums.check_room_rights(processes_alive)
         findings += processes.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 

@@ -1,6 +1,7 @@
 """What reclaim can do for a waiting pod, or does to a borrowing one, from the objects of a world. Pure."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.tiers.adoption import unlabeled_borrowers
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
+from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.reclaim.holds import read_node_hold
 from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
@@ -52,6 +54,9 @@ class Evictions:
         for each in found:
             if each.get("kind") == "Pod":
                 _index(each, reclaim_index, world, policy)
+            elif each.get("kind") == "PodDisruptionBudget":
+                with suppress(ValueError):
+                    reclaim_index.set_disruption(to_disruption(msgspec.convert(each, DisruptionBudget)))
         reclaim_index.set_borrowing(unlabeled_borrowers(world))
         held = world.fleet.held_bits
         for node in list(world.fleet.nodes()):
@@ -121,8 +126,8 @@ def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, 
     if gpu_pod is None:
         return
     counted = world.pod(gpu_pod.pod.uid) or gpu_pod.pod
-    unpromised = counted._replace(promised=None)
-    if counted.promised is not None:
+    unpromised = counted.for_reclaim
+    if counted != unpromised:
         world.set_pod(unpromised)
     if counted.demand.gpus or counted.demand.devices:
         reclaim_index.set(replace(gpu_pod, pod=unpromised))

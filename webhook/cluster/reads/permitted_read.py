@@ -8,6 +8,7 @@ from webhook.cluster.api.errors import ApiError
 _NAMESPACED: Final = frozenset(
     {
         *("pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "horizontalpodautoscalers"),
+        *("poddisruptionbudgets", "limitranges"),
         *("namespaces", "events"),
     }
 )

@@ -9,7 +9,7 @@ from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.gangs import gang_of_pod_group
-from webhook.kube.workloads.scalers import scaling_of_group
+from webhook.kube.world_file.world_file import keep_group
 
 
 def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
@@ -32,6 +32,14 @@ def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
             dra_devices.ResourceSlice,
             apply=lambda found: _set_slice(world, found),
             remove=lambda name: world.set_slice(name, None),
+        ),
+        grouped_kind(
+            "devicetaintrules",
+            keys.DEVICES_API,
+            dra_devices.DeviceTaintRule,
+            apply=lambda found: _set_taint_rule(world, found),
+            remove=lambda name: world.set_taint_rule(name, None),
+            needs_right=False,
         ),
     )
 
@@ -56,7 +64,7 @@ def _claim_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
             "podgroups",
             keys.GROUPS_API,
             dra.PodGroup,
-            apply=lambda found: _set_group(world, found),
+            apply=lambda found: keep_group(found, world),
             remove=lambda path: _remove_group(world, path),
         ),
     )
@@ -79,26 +87,15 @@ def _set_template(world: World, found: dra.ResourceClaimTemplate) -> bool:
 
 
 def _set_slice(world: World, found: dra_devices.ResourceSlice) -> bool:
-    devices = dra_devices.to_slice(found)
-    if devices is not None:
-        world.set_slice(found.metadata.name, devices)
-    return devices is not None
+    world.set_slice(found.metadata.name, dra_devices.to_slice(found))
+    return True
 
 
-def _set_group(world: World, found: dra.PodGroup) -> bool:
-    entries, domain, scaling = dra.to_group(found), dra.domain_of_group(found), scaling_of_group(found)
-    if entries:
-        world.set_group(dra.group_key(found.metadata), entries)
-    gang = gang_of_pod_group(found.metadata.namespace or "default", found.metadata.name)
-    if domain is None:
-        world.group_domains.pop(gang, None)
-    else:
-        world.group_domains[gang] = domain
-    minimums = world.minimums
-    is_news = minimums.set_scaler(gang, *scaling) if scaling is not None else minimums.remove_scaler(gang)
-    if is_news:
-        world.on_usage_changed()
-    return bool(entries) or domain is not None or scaling is not None
+def _set_taint_rule(world: World, found: dra_devices.DeviceTaintRule) -> bool:
+    rule = dra_devices.to_taint_rule(found)
+    if rule is not None:
+        world.set_taint_rule(found.metadata.name, rule)
+    return rule is not None
 
 
 def _remove_group(world: World, path: str) -> None:

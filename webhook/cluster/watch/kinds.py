@@ -9,6 +9,7 @@ from webhook.core.model.node import Node
 from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger import TeamLedger, object_name
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.nodes.volumes import VOLUMES, PersistentVolume, to_volume
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.large_objects import without_large_parts
 
@@ -165,6 +166,31 @@ def priority_class_kind(world: World) -> WatchedKind[objects.PriorityClass]:
         objects.PriorityClass,
         keep=lambda found: world.set_priority_class(to_priority(found)),
         remove=world.remove_priority_class,
+    )
+
+
+def volume_kind(world: World) -> WatchedKind[PersistentVolume]:
+    """Watch PersistentVolumes, by name; only those that are bound to some of the nodes are kept."""
+
+    def apply(found: PersistentVolume) -> bool:
+        volume = to_volume(found)
+        if volume is not None:
+            world.fleet.labels.set_volume(volume.name, volume.claim, volume.terms)
+        return volume is not None
+
+    def remove(name: str) -> None:
+        world.fleet.labels.remove_volume(name)
+
+    return WatchedKind(
+        name=VOLUMES,
+        path=f"/api/v1/{VOLUMES}",
+        item=PersistentVolume,
+        key=_name,
+        handle=_name,
+        apply=apply,
+        remove=remove,
+        is_optional=True,
+        needs_right=False,
     )
 
 

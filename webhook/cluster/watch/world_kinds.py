@@ -16,6 +16,7 @@ from webhook.cluster.watch.kinds import (
     node_kind,
     pod_kind,
     priority_class_kind,
+    volume_kind,
 )
 from webhook.cluster.watch.scalers import scaler_kind
 from webhook.cluster.watch.watched_kind import T, WatchedKind
@@ -57,6 +58,7 @@ def world_kinds(world: World, *, pods: PodStore[Resident], lose: LosePod | None 
         priority_class_kind(world),
         *device_kinds(world),
         scaler_kind(world),
+        volume_kind(world),
         pod_kind(
             _Pods(world, pods),
             lambda pod: to_resident(pod, weights()) or to_waiting(pod, weights()),
@@ -130,6 +132,7 @@ def reclaim_kinds(
         *failure_kinds(reclaim_index.set_failure_budget),
         disruption_kind(reclaim_index.set_disruption, reclaim_index.remove_disruption),
         scaler_kind(world),
+        volume_kind(world),
     )
     return (
         followed(node_kind(world, _opened), node),

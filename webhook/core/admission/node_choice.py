@@ -141,11 +141,17 @@ def _on_full_models(
 def _placed(
     pod: Pod, options: list[PlacementOption], affinity: Affinity | None, assessed: Assessment, world: World
 ) -> list[tuple[PlacementOption, tuple[NodeName, ...]]]:
-    """Return the options with room, and their nodes: nodes that reject pods last, or not at all."""
-    if not world.rejecting_nodes.records:
+    """Return the options with room, and their nodes: nodes that reject pods last, or not at all.
+
+    Nodes with a taint PreferNoSchedule come after those without: kube-scheduler weighs that, names do not.
+    """
+    fleet, soft = world.fleet, 0
+    for option in options if fleet.labels.discouraged(NO_CONSTRAINTS) else ():
+        soft |= option.slots & fleet.labels.discouraged(world.pools.joined(pod.constraints, option.pool))
+    if not (soft or world.rejecting_nodes.records):
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
-    closed, last = world.rejecting_nodes.avoided(assessed.team.name, world.fleet)
-    for avoided in (closed | last, closed) if last else (closed,):
+    closed, last = world.rejecting_nodes.avoided(assessed.team.name, fleet)
+    for avoided in dict.fromkeys((closed | last | soft, closed | last, closed | soft, closed)):
         rest = [option._replace(slots=option.slots & ~avoided) for option in options]
         placed = [(option, nodes) for option in rest if (nodes := _place(pod, option, affinity, world))]
         if placed:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from webhook.core.admission.pools import EVERY_TAINT
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import in_shares
 from webhook.core.model.gpu_names import closest_name
@@ -9,6 +10,7 @@ from webhook.core.model.names import NodeName
 from webhook.core.model.pod import Handling, Pod, Requester
 from webhook.core.model.policy import Policy, UnknownGpu
 from webhook.core.model.reason import Code, Reason
+from webhook.core.world.alternatives import by_room
 from webhook.core.world.world import World
 
 _MIRROR = Handling.MIRROR
@@ -27,10 +29,13 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     if not (pod.claims or pod.shares_by or is_sliced) and world.claims.classes.are_ordinary(pod.demand.strange):
         return pod
     resolved = world.with_claims(pod)
+    demand = resolved.demand
+    if resolved.alternatives > 1:
+        demand = by_room(pod, pod.constraints.joined(tolerations=EVERY_TAINT), world)
     bypasses = pod.node_name is not None and pod.shares_by in world.policy.defaults.share_schedulers
     has_problem = resolved.unknown or resolved.missing or bypasses
     if not has_problem or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):
-        return pod._replace(demand=resolved.demand)
+        return pod._replace(demand=demand)
     if bypasses:
         return Deny((_bypassing(pod),))
     if resolved.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
@@ -38,7 +43,7 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     if resolved.missing:
         words = "not known yet: {missing}; create what is missing, or try again"
         return Retry(Reason(Code.CLAIM_UNKNOWN, words, {"missing": tuple(dict.fromkeys(resolved.missing))}))
-    return pod._replace(demand=resolved.demand)
+    return pod._replace(demand=demand)
 
 
 def claimed_nodes(pod: Pod, world: World) -> Iterable[NodeName]:

@@ -120,9 +120,10 @@ def has_closed_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: Te
 def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | None:
     """Return the refusal of a pod that no node can ever hold; None if that is not certain.
 
-    Never refused: pods with claims, whose devices may be published later, and shares that another scheduler assigns.
+    Never refused: pods with claims, whose devices may be published later, or whose volumes may be bound again, and
+    shares that another scheduler assigns.
     """
-    is_judged = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
+    is_judged = pod.handling is Handling.MANAGED and not (pod.claims or pod.shares_by or pod.constraints.volumes)
     if not is_judged or world.policy.placement.mode is Mode.OFF or may_grow(pools, world):
         return None
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
@@ -145,9 +146,12 @@ def never_fits(pod: Pod, pools: tuple[Pool, ...], world: World, *, what: Stateme
         return Statement(words, {"what": what, "taints": taints, "nodes": _number(reach.able), "where": where})
     if not reach.allowed:
         words = (
-            "no node could hold {what}: none of the {nodes} nodes{where} meets its node selector and affinity; "
+            "no node could hold {what}: none of the {nodes} nodes{where} meets its node selector and affinity, and has "
+            "its bound volumes; correct them"
+            if (number := _number(reach.members)) > 1 and pod.constraints.volumes
+            else "no node could hold {what}: none of the {nodes} nodes{where} meets its node selector and affinity; "
             "correct them"
-            if (number := _number(reach.members)) > 1
+            if number > 1
             else "no node could hold {what}: the only node{where} does not meet its node selector and affinity; "
             "correct them"
         )

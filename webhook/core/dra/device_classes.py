@@ -1,15 +1,17 @@
 """Device classes, and how many GPUs the devices that claims and containers request of them count.
 
 A request counts the worst case of Kubernetes: `All` is 32 devices, and of several alternatives the most expensive one.
+Devices that are no GPUs take room on their nodes, too, where every device of their class belongs to one node.
 Extended resources backed by a DeviceClass are counted by the containers that request them. The claim that
 kube-scheduler makes for those is named by no pod, so it counts for none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from webhook.core.dra.claim_spec import ALL_DEVICES, ClaimSpec, DeviceRequest
+from webhook.core.dra.claim_spec import ALL_DEVICES, ClaimSpec, ClassCount, DeviceRequest
 from webhook.core.dra.device_parts import DeviceSizes
+from webhook.core.dra.dra_slices import NO_FACTS, ClassCondition, ClassFacts, with_tainted
 from webhook.core.model.amount import ONE_GPU, Units, exact_units
 from webhook.core.model.demand import Demand, Weights
 from webhook.core.model.device_class import DeviceClass, age_order
@@ -18,6 +20,11 @@ from webhook.core.model.names import DEVICE_CLASS, ResourceName
 from webhook.core.model.policy import Policy
 
 _BY_CLAIM: Final = ResourceName("")
+ANY_ALTERNATIVE: Final = -1
+
+
+def _nothing_known(_name: str, _conditions: tuple[ClassCondition, ...]) -> ClassFacts:
+    return NO_FACTS
 
 
 class ClaimValue(NamedTuple):
@@ -32,7 +39,8 @@ class ClassDemand(NamedTuple):
     """Devices of a class: how many, and the GPU units beyond what the containers' own resources count already.
 
     `requested_as` is the containers' resource that requests them, "" where a claim does. `takes_room`: no other pod
-    takes their room.
+    takes their room. `is_gpu`: they are named in the charge; others only take room. `facts` are those of the devices
+    that a claim may get, and `is_tolerating`: it takes some that a taint closes.
     """
 
     device_class: DeviceClass
@@ -41,12 +49,19 @@ class ClassDemand(NamedTuple):
     is_certain: bool
     requested_as: ResourceName = _BY_CLAIM
     takes_room: bool = True
+    is_gpu: bool = True
+    facts: ClassFacts = NO_FACTS
+    is_tolerating: bool = False
 
 
 class DeviceClasses:
-    """The classes of the cluster, and the sizes of devices that others may have parts of."""
+    """The classes of the cluster, and the sizes of devices that others may have parts of.
 
-    def __init__(self) -> None:
+    `facts_of` returns what is known of the devices of a class that meet further conditions.
+    """
+
+    def __init__(self, facts_of: Callable[[str, tuple[ClassCondition, ...]], ClassFacts] = _nothing_known) -> None:
+        self.facts_of = facts_of
         self.sizes = DeviceSizes()
         self._classes: dict[str, DeviceClass] = {}
         self._by_resource: dict[ResourceName, DeviceClass] = {}
@@ -104,41 +119,70 @@ class DeviceClasses:
                 unknown.append(name)
 
     def of_claim(
-        self, spec: ClaimSpec, policy: Policy, missing: list[str], unknown: list[str], *, is_admin: bool
+        self,
+        spec: ClaimSpec,
+        policy: Policy,
+        missing: list[str],
+        unknown: list[str],
+        *,
+        is_admin: bool,
+        alternative: int = ANY_ALTERNATIVE,
     ) -> list[ClassDemand]:
-        """Return the devices that a claim requests; what it lacks goes to `missing` and `unknown`."""
-        wanted = [request for request in spec if not (request.is_admin and is_admin)]
-        return [each for request in wanted if (each := self._most_expensive(request, policy, missing, unknown))]
+        """Return the devices that a claim requests; what it lacks goes to `missing` and `unknown`.
 
-    def _most_expensive(
-        self, request: DeviceRequest, policy: Policy, missing: list[str], unknown: list[str]
+        The most expensive alternative is charged; the room is that of `alternative`, where it is one.
+        """
+        wanted = [request for request in spec if not (request.is_admin and is_admin)]
+        return [each for request in wanted if (each := self._counted(request, policy, missing, unknown, alternative))]
+
+    def _counted(
+        self, request: DeviceRequest, policy: Policy, missing: list[str], unknown: list[str], alternative: int
     ) -> ClassDemand | None:
-        """Count a request by its most expensive alternative."""
+        """Count a request by its most expensive alternative, with the room of the one that is asked for.
+
+        What is charged must not depend on the room: between decision and commit another alternative may be free.
+        """
+        listed = request.alternatives
+        found = [self._weighed(each, policy, missing, unknown) for each in listed]
+        most = max(filter(None, found), key=lambda each: each.units, default=None)
+        if len(listed) <= 1 or most is None:
+            return most
+        chosen = None if alternative < 0 else found[min(alternative, len(found) - 1)]
+        return most._replace(is_certain=False) if chosen is None else chosen._replace(units=most.units, is_gpu=False)
+
+    def _weighed(self, count: ClassCount, policy: Policy, missing: list[str], unknown: list[str]) -> ClassDemand | None:
         weights, ignored = policy.resources, policy.ignored_resources
-        most_expensive: ClassDemand | None = None
-        for name, number, driver, parts, may_be_part in request.alternatives:
-            device_class = self._classes.get(name)
-            known = device_class or DeviceClass(name)
-            weight = _weight(known, weights)
-            is_guess = weight is None and known.may_be_gpu(driver)
-            if known.implicit_resource in ignored or known.extended_resource in ignored:
-                continue
-            if is_guess:
-                weight = ONE_GPU
-            if weight is None:
-                if device_class is None:
-                    missing.append(f"DeviceClass {name}")
-                elif device_class.mentions_gpus:
-                    unknown.append(known.implicit_resource)
-                continue
-            # node resources are requested only where it is certain which devices are meant, and how many
-            is_certain = device_class is not None and len(request.alternatives) == 1 and number < ALL_DEVICES
-            is_certain = is_certain and not (is_guess or parts or may_be_part)
-            units = number * weight - sum((1 - self.sizes.share_of(part)) * weight for part in parts)
-            each = ClassDemand(known, number, units, is_certain)
-            if most_expensive is None or each.units > most_expensive.units:
-                most_expensive = each
-        return most_expensive
+        device_class = self._classes.get(count.device_class)
+        known = device_class or DeviceClass(count.device_class)
+        weight = _weight(known, weights)
+        is_guess = weight is None and known.may_be_gpu(count.driver)
+        if known.implicit_resource in ignored or known.extended_resource in ignored:
+            return None
+        # node resources are requested only where it is certain which devices are meant, and how many
+        is_certain = device_class is not None and count.number < ALL_DEVICES and not (count.parts or count.may_be_part)
+        facts = self.facts_of(count.device_class, count.conditions)
+        if is_guess:
+            weight = ONE_GPU
+        if weight is None:
+            if device_class is None:
+                missing.append(f"DeviceClass {count.device_class}")
+            elif device_class.mentions_gpus:
+                unknown.append(known.implicit_resource)
+            if not (is_certain and facts.is_local):
+                return None
+        units: Units = 0
+        if weight is not None:
+            units = count.number * weight - sum((1 - self.sizes.share_of(part)) * weight for part in count.parts)
+        is_tolerating = any(each.tolerates(taint) for each in count.tolerations for taint in facts.taints)
+        return ClassDemand(
+            known,
+            count.number,
+            units,
+            is_certain and not is_guess,
+            is_gpu=weight is not None,
+            facts=facts,
+            is_tolerating=is_tolerating,
+        )
 
     def add(
         self,
@@ -152,10 +196,17 @@ class DeviceClasses:
         The implicit resource of the class is requested as well: nodes whose device plugin has the devices do not have
         it. Where another user of a claim takes the room, nothing is requested.
         """
+        implicit, facts = each.device_class.implicit_resource, each.facts
         resource = self._node_resource(each.device_class, weights)
-        names = {resource, each.device_class.implicit_resource} - {each.requested_as} if each.takes_room else ()
+        names = {resource, implicit} - {each.requested_as} if each.takes_room else set()
+        if facts.taints and each.takes_room:
+            names = {with_tainted(implicit)} if each.is_tolerating else {*names, with_tainted(implicit)}
         for name in names:
             requests[name] = requests.get(name, 0) + each.number
+        for name, amount in facts.consumes if each.takes_room else ():
+            requests[name] = requests.get(name, 0) + each.number * amount
+        if not each.is_gpu:
+            return
         if each.requested_as in devices:
             devices[each.requested_as] -= each.number
             if not devices[each.requested_as]:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
 from webhook.core.dra.claim_users import ClaimUsers, group_key, keys_of, named_claims
-from webhook.core.dra.device_classes import DeviceClasses
+from webhook.core.dra.device_classes import ANY_ALTERNATIVE, DeviceClasses
 from webhook.core.dra.dra_slices import Slice
 from webhook.core.model.amount import Units, exact_units
 from webhook.core.model.claim_ref import ClaimRef
@@ -27,20 +27,25 @@ class ResolvedDemand(NamedTuple):
     """A demand including its claims.
 
     `missing` objects are not in the world (yet). `unknown` names look like GPUs but policy does not mention them.
-    Neither counts in `demand`.
+    Neither counts in `demand`. `alternatives` is how many there are of the devices that one of its requests may get.
     """
 
     demand: Demand
     missing: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    alternatives: int = 1
 
 
 class Instead(NamedTuple):
-    """Roles that a pod would have in claims: those it would not use, whose room it would take, that it would pay."""
+    """Roles that a pod would have in claims: those it would not use, whose room it would take, that it would pay.
+
+    `alternative` is the one of `firstAvailable` that it would get, by its number.
+    """
 
     without: Collection[ClaimKey] = ()
     taking: Collection[ClaimKey] = ()
     charged: Collection[ClaimKey] = ()
+    alternative: int = ANY_ALTERNATIVE
 
 
 AS_IS: Final = Instead()
@@ -122,6 +127,11 @@ class Claims:
         """Whether a claim or template is known."""
         return key in self._specs
 
+    def has_gpus(self, key: ClaimKey, policy: Policy) -> bool:
+        """Whether a claim is for GPUs, as far as that is known."""
+        spec = self._specs.get(key)
+        return spec is None or any(each.is_gpu for each in self.classes.of_claim(spec, policy, [], [], is_admin=False))
+
     def uid_of(self, key: ClaimKey) -> Uid | None:
         """Return the UID of the claim with this key; None where there is none."""
         return self._uids.get(key)
@@ -179,6 +189,7 @@ class Claims:
         counted = in_slices(counted, slices, policy.resources)
         missing: list[str] = []
         unknown: list[str] = []
+        alternatives = 1
         class_demands = list(self.classes.of_containers(own, policy, unknown))
         units: Units = sum(each.units for each in class_demands)
         # several entries may name the same claim
@@ -191,7 +202,10 @@ class Claims:
             key = self._shared_key(uid, namespace, ref)
             if key in instead.without:
                 continue
-            of_claim = self.classes.of_claim(spec, policy, missing, unknown, is_admin=is_admin)
+            alternatives = max(alternatives, *(len(request.alternatives) for request in spec), 1)
+            of_claim = self.classes.of_claim(
+                spec, policy, missing, unknown, is_admin=is_admin, alternative=instead.alternative
+            )
             if key is not None and key not in instead.taking and not self.users.takes_room(key, uid):
                 of_claim = [each._replace(takes_room=False) for each in of_claim]
             class_demands += of_claim
@@ -211,7 +225,7 @@ class Claims:
             own=own,
             claims=tuple(sorted(self._admitted_with(uid, namespace, refs, may_inherit))),
         )
-        return ResolvedDemand(full, tuple(missing), tuple(unknown))
+        return ResolvedDemand(full, tuple(missing), tuple(unknown), alternatives)
 
     def _admitted_with(
         self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...], may_inherit: Callable[[Uid, Uid], bool]

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName
+from webhook.core.model.names import HOST_PORT, NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.selector import HELD, Constraints, Toleration
 from webhook.core.model.text import natural_sort_key
@@ -26,11 +26,10 @@ BEST: Final = 5
 class Exclusion(StrEnum):
     """What excludes a node, the first that applies; others are texts of the node."""
 
-    NOT_READY = "not ready"
-    CORDONED = "cordoned"
     HELD = "held for waiting pods"
     REJECTS = "rejected the team's last pods"
     CONSTRAINTS = "selectors, affinity or taints"
+    VOLUME = "a bound volume is not usable there"
     NEVER = "too small even when empty"
     LESSENED = "offers fewer devices now than it has"
     DEVICES = "no room on single GPUs"
@@ -124,13 +123,11 @@ class NodeSearch:
 
     def _cause(self, node: Node, filters: "_Filters") -> str:
         bit = self.fleet.bit(node.name)
-        if not node.is_ready:
-            return Exclusion.NOT_READY
-        if node.maintenance is not None:
-            return node.maintenance
-        if node.is_cordoned:
-            return Exclusion.CORDONED
+        if not node.is_open:
+            return node.why_closed
         if not filters.matching & bit:
+            if not self.fleet.labels.reached(self.constraints) & bit:
+                return Exclusion.VOLUME
             return Exclusion.HELD if filters.matching_if_held & bit else Exclusion.CONSTRAINTS
         if not filters.able & bit:
             return Exclusion.LESSENED if filters.could & bit else Exclusion.NEVER
@@ -140,7 +137,9 @@ class NodeSearch:
             return why
         requests, free = self.demand.requests, self.fleet.free
         short = next((resource for resource, amount in requests if free(node.name, resource) < amount), None)
-        return Exclusion.DEVICES if short is None else f"too little {short} free"
+        if short is None:
+            return Exclusion.DEVICES
+        return f"{short} in use" if short.startswith(HOST_PORT) else f"too little {short} free"
 
 
 class _Filters(NamedTuple):

@@ -24,6 +24,7 @@ from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Policy, Pool, Team
 from webhook.core.model.reason import Code
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.placement.rejecting_nodes import AvoidedNodes
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.world.world import World
@@ -135,6 +136,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
         if pool in allowed:
             constraints = world.pools.joined(pod.constraints, pool)
             request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
+            closed, last = world.rejecting_nodes.avoided(team.name, world.fleet)
             search = NodeSearch(
                 world.fleet,
                 pod.demand,
@@ -142,7 +144,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
                 tier,
                 keep_whole=world.policy.placement.keep_whole,
                 spread=evaluate_topology(request, world.fleet, world.pod_counts),
-                avoided=world.rejecting_nodes.avoided(team.name, world.fleet),
+                avoided=AvoidedNodes(closed, last | world.fleet.labels.discouraged(constraints)),
             )
             yield PoolStep(pool, None, search.candidates(), _node_step(node, search, world, team.name))
         else:

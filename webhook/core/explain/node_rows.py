@@ -7,7 +7,7 @@ from typing import Final
 
 from webhook.core.model.amount import ONE_GPU, Units, exact_units
 from webhook.core.model.mig_slices import weight_at
-from webhook.core.model.names import GpuModel, NodeName, ResourceName, TeamName
+from webhook.core.model.names import DEVICE_CLASS, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import TIERS, Tier
@@ -127,7 +127,6 @@ def node_row(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
 
 
 def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:
-    offered = node.allocatable.get(resource, 0)
     allocations = [
         (pod, HeldPart(f"{pod.namespace}/{pod.name}", *_charged_as(pod, world), pieces))
         for pod in pods
@@ -138,8 +137,18 @@ def _group(node: Node, resource: ResourceName, pods: list[Resident], world: Worl
         return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True, promised=promised)
     in_order = [allocation for _, allocation in allocations]
     weight = weight_at(resource, node.slice, world.policy.resources)
+    offered = node.allocatable.get(resource, 0)
+    open_pieces = _open_pieces(node, resource, world)
+    if open_pieces is not None:
+        offered = min(offered, open_pieces + sum(part.pieces for part in in_order))
     by_name = _by_name(_sizes(node, resource, offered, world), in_order)
     return DeviceGroup(resource, *by_name, weight=weight, promised=promised)
+
+
+def _open_pieces(node: Node, resource: ResourceName, world: World) -> int | None:
+    """Return how many more devices may be used beside those that share counters with them; None where none does."""
+    facts = world.claims.classes.facts_of(resource.removeprefix(DEVICE_CLASS), ())
+    return min((max(0, world.fleet.free(node.name, name)) // amount for name, amount in facts.consumes), default=None)
 
 
 def _charged_as(pod: Resident, world: World) -> tuple[TeamName, Tier]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from webhook.core.explain.candidates import topology_obstacle
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import CPU, MEMORY, ResourceName
+from webhook.core.model.names import CPU, HOST_PORT, MEMORY, ResourceName
 from webhook.core.model.node import Node
 from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Operator, Requirement, Taint
 from webhook.core.peers.topology_filter import TopologyFilter
@@ -24,6 +24,8 @@ def obstacles(
     `constraints` are the pod's own and those of the pool.
     """
     reasons = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
+    if not fleet.labels.reached(constraints) & fleet.bit(node.name):
+        reasons.append("a bound volume of the pod is not usable there")
     if not reasons and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
         reasons.append("no single GPU of it has as much free as the pod asks for")
     topology = topology_obstacle(spread, fleet.bit(node.name))
@@ -97,6 +99,10 @@ def _lacking(fleet: Fleet, node: Node, demand: Demand) -> Iterator[str]:
     for resource, requested in demand.requests:
         offered, free = node.allocatable.get(resource, 0), fleet.free(node.name, resource)
         whole = node.amount_at_best(resource)
+        if resource.startswith(HOST_PORT):
+            if free < requested:
+                yield f"{resource} is in use there"
+            continue
         asks = f"the pod asks for {_amount(resource, requested)} {resource}"
         if offered < requested <= whole:
             yield f"{asks}, it offers {offered} of {whole} now"

@@ -23,6 +23,8 @@ MEMORY = ResourceName("memory")
 PODS = ResourceName("pods")
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 """Prefix of the resource name under which Kubernetes counts the devices of a DeviceClass (KEP-5004)."""
+HOST_PORT = "host port "
+"""Prefix of a resource of which every node has one, and one pod takes it: `host port 8080 (TCP)`."""
 ANY_MODEL = GpuModel("*")
 """The model of a pod that may still end on any model: it counts towards the limit of each. No label has this value."""
 UNASSIGNED = TeamName("unassigned")

@@ -11,7 +11,7 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.gpu_shares import DEVICE
 from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.mig_slices import slice_of, weight_at
-from webhook.core.model.names import GpuModel, NodeName, ResourceName
+from webhook.core.model.names import HOST_PORT, GpuModel, NodeName, ResourceName
 from webhook.core.model.replicas import replica_slice, replicas_by
 from webhook.core.model.selector import HELD, Taint
 
@@ -107,7 +107,7 @@ class Node:
 
     def amount_at_best(self, resource: ResourceName) -> int:
         """Return how much of a resource it has once all of its devices are offered."""
-        return self.at_best.get(resource) or self.allocatable.get(resource, 0)
+        return self.at_best.get(resource) or self.allocatable.get(resource, int(resource.startswith(HOST_PORT)))
 
     @property
     def recovered(self) -> "Node":

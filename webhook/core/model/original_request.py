@@ -53,6 +53,7 @@ def _without_node_choice(constraints: Constraints, annotation: DecisionAnnotatio
         tuple(pair for pair in constraints.node_selector if pair not in selector),
         None if terms == (NodeTerm(),) else terms,
         constraints.tolerations,
+        constraints.volumes,
     )
 
 

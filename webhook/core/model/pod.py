@@ -202,7 +202,8 @@ class Resident(NamedTuple):
     before its scheduler reports that. `replica` is as in a Pod. `is_ready`: it runs, and no condition says that it is
     not ready. `idle_since` is since when its GPUs are not used, 0 where they are or nothing is known. `notice_at` is
     the announced time of its eviction, 0 where none is. `is_acknowledged`: the kubelet of its node has reported
-    something of it, or may have.
+    something of it, or may have. `nominated` is the node whose room kube-scheduler keeps for it while its victims end,
+    from pods of lower or equal priority.
     """
 
     uid: Uid
@@ -237,6 +238,7 @@ class Resident(NamedTuple):
     idle_since: int = 0
     is_acknowledged: bool = True
     notice_at: int = 0
+    nominated: NodeName | None = None
     version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
 
     def __eq__(self, other: object) -> bool:
@@ -261,6 +263,11 @@ class Resident(NamedTuple):
         that wait. Static pods never do: a kubelet runs them independent of the API.
         """
         return self.is_managed or (self.node is not None and self.handling is not Handling.MIRROR)
+
+    @property
+    def for_reclaim(self) -> "Resident":
+        """The pod as reclaim counts it: no room is promised to it; a nomination counts for pods that get no plan."""
+        return self._replace(promised=None, nominated=None if self.team_label is not None else self.nominated)
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -164,16 +164,18 @@ class Toleration(NamedTuple):
 class Constraints:
     """The constraints of a pod on its node. Hashable: pods from one template share the same constraints.
 
-    The hash is cached: it is the key of every look-up of a decision.
+    `volumes` are the claims of its volumes (namespace/name): a bound volume may be usable on some nodes only, which the
+    index of nodes knows. The hash is cached: it is the key of every look-up of a decision.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeTerm, ...] | None = None  # None: no required node affinity
     tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.node_selector, self.terms, self.tolerations)))
+        object.__setattr__(self, "_hash", hash((self.node_selector, self.terms, self.tolerations, self.volumes)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -204,7 +206,7 @@ class Constraints:
             )
             if self.terms is None:
                 terms = (NodeTerm(requirements),)
-        return Constraints(selector, terms, tuple(dict.fromkeys(self.tolerations + tolerations)))
+        return Constraints(selector, terms, tuple(dict.fromkeys(self.tolerations + tolerations)), self.volumes)
 
     def excluding(self, nodes: Iterable[str]) -> "Constraints":
         """Add that the pod must not run on these nodes."""
@@ -217,7 +219,7 @@ class Constraints:
     def _with_name(self, required: Requirement) -> "Constraints":
         terms = [term for term in self.terms or () if term != NodeTerm()] if self.terms is not None else [NodeTerm()]
         narrowed = tuple(NodeTerm(term.labels, (*term.fields, required)) for term in terms)
-        return Constraints(self.node_selector, narrowed, self.tolerations)
+        return Constraints(self.node_selector, narrowed, self.tolerations, self.volumes)
 
     @property
     def named_node(self) -> str | None:
@@ -263,9 +265,10 @@ class Constraints:
         listed = [each for term in self.terms or () for each in (*term.labels, *term.fields)]
         text = sum(len(key) + len(value) for key, value in self.node_selector)
         text += sum(len(each.key) + sum(map(len, each.values)) for each in listed)
-        text += sum(len(each.key) + len(each.value) for each in self.tolerations)
+        text += sum(len(each.key) + len(each.value) for each in self.tolerations) + sum(map(len, self.volumes))
         values = sum(len(each.values) for each in listed)
         parts = len(self.node_selector) + len(self.terms or ()) + len(listed) + values + len(self.tolerations)
+        parts += len(self.volumes)
         return text + _PART_BYTES * parts
 
     def admits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:

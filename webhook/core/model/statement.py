@@ -12,7 +12,7 @@ from string import Formatter
 from typing import Any, Final, NamedTuple
 
 from webhook.core.model.amount import Units, Unlimited, format_gpus, format_limit, gpus_text, parse_amount
-from webhook.core.model.names import ResourceName
+from webhook.core.model.names import HOST_PORT, ResourceName
 from webhook.core.model.text import amount_text, duration, ordinal, plural, plural_gpus, printable
 
 Facts = Mapping[str, Any]
@@ -76,6 +76,8 @@ def _other(value: object) -> str:
 
 
 def _resource(resource: Resource) -> str:
+    if resource.name.startswith(HOST_PORT):
+        return resource.name
     return f"{printable(resource[0])} {amount_text(*resource)}"
 
 

@@ -86,7 +86,7 @@ def amount_text(resource: ResourceName, amount: int) -> str:
     """Format an amount as in a manifest: cores of cpu, binary units of bytes, a number of everything else."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-"):
+    if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-") or resource.endswith(" memory"):
         return _bytes(amount)
     return str(amount)
 

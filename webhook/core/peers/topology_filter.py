@@ -314,7 +314,7 @@ def _inclusion(constraints: Constraints, honors_affinity: bool, honors_taints: b
 
 def _included(constraints: Constraints, honors_taints: bool) -> Constraints:
     tolerations = constraints.tolerations if honors_taints else _ANY_TAINT
-    return replace(constraints, tolerations=tolerations)
+    return replace(constraints, tolerations=tolerations, volumes=())
 
 
 _cached_inclusion = lru_cache(maxsize=1024)(_included)

@@ -4,11 +4,10 @@ Slots are in the order of names at the time of the last sort; a node that joins 
 placement go to the lowest slot, so the same events give the same choices.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from webhook.core.model.demand import Demand, PerDevice
-from webhook.core.model.names import GpuModel, NodeName, ResourceName, Uid
+from webhook.core.model.names import HOST_PORT, GpuModel, NodeName, ResourceName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
 from webhook.core.model.replicas import REPLICAS, replica_slice
@@ -21,7 +20,7 @@ from webhook.core.placement.keyed_slots import KeyedSlots
 from webhook.core.placement.missing_devices import MissingDevices
 from webhook.core.placement.node_groups import NodeGroups
 from webhook.core.placement.node_labels import NodeLabelIndex
-from webhook.core.placement.slot_index import AmountIndex, lowest_slot, with_amounts
+from webhook.core.placement.slot_index import AmountIndexes, index_of, lowest_slot, with_amounts
 from webhook.core.placement.standing_use import StandingUse
 from webhook.core.placement.tier_mix import TierMix
 
@@ -35,8 +34,8 @@ class Fleet:
         self._names: list[NodeName] = []
         self._free_slots: list[int] = []
         self._used: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are unknown (yet, or no longer)
-        self._free: dict[ResourceName, AmountIndex] = defaultdict(AmountIndex)
-        self._capacity: dict[ResourceName, AmountIndex] = defaultdict(AmountIndex)
+        self._free = AmountIndexes()
+        self._capacity = AmountIndexes()
         self._standing = StandingUse()
         self._missing = MissingDevices()
         self._device_slots: dict[NodeName, DeviceSlots] = {}  # single devices and their holders; also of unknown nodes
@@ -45,7 +44,7 @@ class Fleet:
         self.gpus = GpuIndex(demand_mix or DemandMix(), self._free, self._device_slots, self._tier_mix)
         self._models: KeyedSlots[tuple[GpuModel, str]] = KeyedSlots()
         self.slices: KeyedSlots[ResourceName] = KeyedSlots()  # of nodes whose `nvidia.com/gpu` are parts of GPUs
-        self._labels = NodeLabelIndex(self._nodes, self._slots)
+        self.labels = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
         self.maintained_bits = 0  # nodes that operators change
         self.unmarked_bits = 0  # of these, those that kube-scheduler takes for nodes like others
@@ -88,8 +87,13 @@ class Fleet:
             self.maintained_bits |= bit
             self.unmarked_bits |= bit if node.is_ready and not node.is_cordoned else 0
         if before is None or before.labels != node.labels or before.taints != node.taints:
-            self._labels.change(slot, before, node)
-        known = frozenset() if before is None else before.allocatable.keys() | before.at_best.keys()
+            self.labels.change(slot, before, node)
+        # of one that joins, host ports may be in use already
+        known = (
+            self._used.get(node.name, {}).keys()
+            if before is None
+            else before.allocatable.keys() | before.at_best.keys()
+        )
         for name in node.allocatable.keys() | node.at_best.keys() | known:
             self._update_indexes(slot, node, name)
         self._set_devices(slot, node.name, node.devices)
@@ -107,9 +111,9 @@ class Fleet:
         self._leave_states(1 << slot)
         self._models.change(1 << slot, _model(node), None)
         self.slices.change(1 << slot, node.slice, None)
-        self._labels.change(slot, node, None)
-        gone = Node(name=name, allocatable={})
-        for resource in node.allocatable:
+        self.labels.change(slot, node, None)
+        gone = Node(NodeName(""), {})
+        for resource in node.allocatable.keys() | self._used.get(name, {}).keys():
             self._update_indexes(slot, gone, resource)
         self._set_devices(slot, name, NO_DEVICES)
         self._missing.change(slot, node, gone)
@@ -142,7 +146,7 @@ class Fleet:
         bit, offered = (0, {}) if slot is None or node is None else (1 << slot, node.allocatable)
         for resource, amount in demand.requests:
             total = used[resource] = used.get(resource, 0) + sign * amount
-            capacity = offered.get(resource)
+            capacity = offered.get(resource) or resource.startswith(HOST_PORT)
             if capacity and slot is not None:
                 self._free[resource].change(slot, bit, capacity - total)
         if demand.per_device is not None:
@@ -164,7 +168,7 @@ class Fleet:
     def free(self, name: NodeName, resource: ResourceName) -> int:
         """Return the free amount of a resource on a node; negative where more is used than the node now has."""
         slot = self._slots.get(name)
-        index = self._free.get(resource)
+        index = index_of(self._free, resource)
         return 0 if slot is None or index is None else index.held(slot)
 
     def is_overbooked(self, name: NodeName, demand: Demand) -> bool:
@@ -175,13 +179,13 @@ class Fleet:
     def held_bits(self) -> int:
         """The nodes that are held for waiting pods: what is free there is for those alone."""
         found = 0
-        for _, bits in self._labels.tainted(HELD):
+        for _, bits in self.labels.tainted(HELD):
             found |= bits
         return found
 
     def tainted(self, key: str) -> dict[str, NodeName]:
         """Return one node by each value that a taint with this key has."""
-        return {value: self._names[lowest_slot(bits)] for value, bits in self._labels.tainted(key) if bits}
+        return {value: self._names[lowest_slot(bits)] for value, bits in self.labels.tainted(key) if bits}
 
     def fits(self, name: NodeName, demand: Demand) -> bool:
         """Whether a node is open and has room for the whole demand."""
@@ -190,7 +194,7 @@ class Fleet:
             return False
         ask = demand.per_device
         return (ask is None or bool(self._device_room.with_room(ask) >> slot & 1)) and all(
-            (index := self._free.get(resource)) is not None and index.held(slot) >= amount
+            (index := index_of(self._free, resource)) is not None and index.held(slot) >= amount
             for resource, amount in demand.requests
         )
 
@@ -249,12 +253,12 @@ class Fleet:
 
     def having(self, resource: ResourceName, amount: int, among: int) -> int:
         """Return those of the slots with at least this free amount of one resource."""
-        index = self._free.get(resource)
+        index = index_of(self._free, resource)
         return 0 if index is None else among & index.at_least(amount)
 
     def largest_amount(self, resource: ResourceName, among: int) -> int:
         """Return the largest amount of a resource on one of the slots at its best, free or not."""
-        index = self._capacity.get(resource)
+        index = index_of(self._capacity, resource)
         return max(0 if index is None else index.most(among), self._missing.most(resource, among))
 
     def bit(self, name: NodeName) -> int:
@@ -264,7 +268,7 @@ class Fleet:
 
     def are_replicas(self, replicas: int) -> bool:
         """Whether there are nodes labelled with so many replicas, and a piece of each of them is one of so many."""
-        labelled = self._labels.meeting((Requirement(REPLICAS, Operator.IN, (str(replicas),)),))
+        labelled = self.labels.meeting((Requirement(REPLICAS, Operator.IN, (str(replicas),)),))
         return bool(labelled) and not labelled & ~self.slices.by_key.get(replica_slice(replicas), 0)
 
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
@@ -286,12 +290,12 @@ class Fleet:
 
     def free_at(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
         """Return the free amount of a resource on some slots."""
-        index = self._free.get(resource)
+        index = index_of(self._free, resource)
         return [0] * len(slots) if index is None else index.held_at(slots)
 
     def allocatable_at(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
         """Return the allocatable amount of a resource on some slots."""
-        index = self._capacity.get(resource)
+        index = index_of(self._capacity, resource)
         return [0] * len(slots) if index is None else index.held_at(slots)
 
     def amounts_at_best(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
@@ -306,19 +310,19 @@ class Fleet:
 
     def matching(self, constraints: Constraints) -> int:
         """Return the slots whose labels, taints and name meet the constraints."""
-        return self._labels.matching(constraints)
+        return self.labels.matching(constraints)
 
     def meeting(self, requirements: tuple[Requirement, ...]) -> int:
         """Return the slots whose labels meet all of these requirements, whatever their taints."""
-        return self._labels.meeting(requirements)
+        return self.labels.meeting(requirements)
 
     def groups(self, keys: tuple[str, ...]) -> NodeGroups:
         """Return the nodes grouped by the values of some labels; the first key says which nodes are in a group."""
-        return self._labels.groups(keys)
+        return self.labels.groups(keys)
 
     def domains(self, key: str) -> Domains:
         """Return the nodes by the value of a label."""
-        return self._labels.domains(key)
+        return self.labels.domains(key)
 
     def count_replicas(self, *, is_counted: bool) -> None:
         """Set whether a piece of `nvidia.com/gpu` is one of several replicas on nodes whose label says so."""
@@ -336,6 +340,7 @@ class Fleet:
         copy._used, copy._standing = self._used, StandingUse(self._standing.used)
         copy._counts_replicas = self._counts_replicas
         copy._device_slots.update(self._device_slots)
+        copy.labels.volumes, copy.labels.claims = self.labels.volumes, self.labels.claims
         for resource in self.gpus.tracked:
             copy.track(resource)
         for node in sorted(self.nodes(), key=lambda node: node.name):
@@ -354,7 +359,7 @@ class Fleet:
         self._drop_unused(name, device_slots)
 
     def _having_at_best(self, resource: ResourceName, amount: int) -> int:
-        index = self._capacity.get(resource)
+        index = index_of(self._capacity, resource)
         return (0 if index is None else index.at_least(amount)) | self._missing.at_least(resource, amount)
 
     def _take_devices(
@@ -384,7 +389,7 @@ class Fleet:
     def _update_indexes(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Update the indexes of one resource of one slot."""
         bit = 1 << slot
-        capacity = node.allocatable.get(resource, 0)
+        capacity = node.allocatable.get(resource, int(resource.startswith(HOST_PORT)))
         free = capacity - self._used.get(node.name, {}).get(resource, 0) if capacity else 0
         self._free[resource].change(slot, bit, free)
         self._capacity[resource].change(slot, bit, capacity)

@@ -42,6 +42,8 @@ def best_nodes(
     slots: list[int] = []
     if demand.devices or demand.per_device is not None:
         _fill(slots, fleet, demand, usable, room, count=count, tier=tier, keep_whole=keep_whole)
+        if not slots:  # all devices there are tainted, and the pod tolerates that: nothing else is ranked by them
+            lowest_slots(room, count, slots)
     else:
         with_gpus = room & fleet.gpus.bits
         lowest_slots(room ^ with_gpus, count, slots)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
-from webhook.core.model.names import ResourceName
+from webhook.core.model.names import HOST_PORT, ResourceName
 
 _CHUNK_BITS: Final = 512
 _CHUNK: Final = (1 << _CHUNK_BITS) - 1
@@ -128,12 +128,69 @@ class AmountIndex:
         return bits
 
 
+class OneEach(AmountIndex):
+    """A resource of which every node has one, such as a host port; `change` sets what is left where it is taken."""
+
+    __slots__ = ("_left", "_taken")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: dict[int, int] = {}
+        self._taken = 0
+
+    def held(self, slot: int) -> int:
+        """Return the amount of one slot."""
+        return self._left.get(slot, 1)
+
+    def held_at(self, slots: Sequence[int]) -> list[int]:
+        """Return the amounts of some slots."""
+        return [self._left.get(slot, 1) for slot in slots]
+
+    def change(self, slot: int, bit: int, amount: int) -> None:
+        """Set the amount of a slot (and its bit)."""
+        self._taken &= ~bit
+        self._left.pop(slot, None)
+        if amount < 1:
+            self._taken |= bit
+            self._left[slot] = amount
+
+    def at_least(self, amount: int) -> int:
+        """Return the slots with at least an amount (above 0)."""
+        return ~self._taken if amount == 1 else 0
+
+    def learn(self, amount: int) -> int:
+        """Return the same: nothing is remembered."""
+        return self.at_least(amount)
+
+    def most(self, slots: int) -> int:
+        """Return the largest amount of one of these slots."""
+        return int(bool(slots & ~self._taken))
+
+
+class AmountIndexes(dict[ResourceName, AmountIndex]):
+    """The indexes of resources, each made when it is first set."""
+
+    def __missing__(self, resource: ResourceName) -> AmountIndex:
+        """Return a new index."""
+        index = self[resource] = OneEach() if resource.startswith(HOST_PORT) else AmountIndex()
+        return index
+
+
+_UNTAKEN: Final = OneEach()
+
+
+def index_of(indexes: Mapping[ResourceName, AmountIndex], resource: ResourceName) -> AmountIndex | None:
+    """Return the index of a resource; None where no node has it."""
+    index = indexes.get(resource)
+    return _UNTAKEN if index is None and resource.startswith(HOST_PORT) else index
+
+
 def with_amounts(
     indexes: Mapping[ResourceName, AmountIndex], requests: Sequence[tuple[ResourceName, int]], among: int
 ) -> int:
     """Return those of the slots that have all these amounts."""
     for resource, amount in requests:
-        index = indexes.get(resource)
+        index = indexes.get(resource) or index_of(indexes, resource)
         if index is None:
             return 0
         bits = index.known.get(amount)

@@ -3,7 +3,7 @@
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.model.node import Node
-from webhook.core.placement.slot_index import AmountIndex
+from webhook.core.placement.slot_index import AmountIndexes, index_of
 
 
 class StandingUse:
@@ -11,7 +11,7 @@ class StandingUse:
 
     def __init__(self, used: "dict[NodeName, dict[ResourceName, int]] | None" = None) -> None:
         self.used: dict[NodeName, dict[ResourceName, int]] = {} if used is None else used
-        self._left: dict[ResourceName, AmountIndex] = {}
+        self._left = AmountIndexes()
 
     def change(self, name: NodeName, demand: Demand, *, sign: int) -> None:
         """Count a pod that comes with a node, or (sign -1) count it no longer; `update` its resources afterwards."""
@@ -25,14 +25,11 @@ class StandingUse:
         """Update what is left of one resource of a node."""
         used = self.used.get(node.name)
         left = node.amount_at_best(resource) - (0 if used is None else used.get(resource, 0))
-        index = self._left.get(resource)
-        if index is None:
-            index = self._left[resource] = AmountIndex()
-        index.change(slot, 1 << slot, left)
+        self._left[resource].change(slot, 1 << slot, left)
 
     def leaves(self, demand: Demand, among: int) -> int:
         """Return those of the slots where as much as a demand asks for is left, resource by resource."""
         for resource, amount in demand.requests:
-            index = self._left.get(resource)
+            index = index_of(self._left, resource)
             among &= 0 if index is None else index.at_least(amount)
         return among

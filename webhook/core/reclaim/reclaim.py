@@ -40,7 +40,7 @@ def plan(
     served: dict[Uid, Outcome] = {}
     joint = _Joint(trial, snapshot, trial.savepoint(), Effort(EFFORT))
     try:
-        for together in _gangs(each for each in waiting if each.uid not in held):
+        for together in _gangs(snapshot.sharing.with_alternative(each) for each in waiting if each.uid not in held):
             team = together[0].team
             if under_way is not None and counts[team] >= UNDER_WAY:
                 continue

@@ -6,7 +6,7 @@ are chosen, expected to leave or evicted by an earlier plan.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from webhook.core.dra.claim_spec import ClaimKey
@@ -14,7 +14,9 @@ from webhook.core.dra.dra_claims import Instead
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import GangId, NodeName, Uid
 from webhook.core.model.policy import Policy
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import Victim
+from webhook.core.world.alternatives import by_room
 from webhook.core.world.world import World
 
 
@@ -25,14 +27,15 @@ class Sharing:
     world: World
 
     def others(self, uid: Uid) -> Mapping[ClaimKey, Sequence[Uid]]:
-        """Return the claims of a pod that other pods on its node use as well, with these.
+        """Return the claims of GPUs of a pod that other pods on its node use as well, with these.
 
         Devices are on one node: a kubelet elsewhere, or a pod that only waits for its node, uses none of them.
         """
         pod, claims = self.world.pod(uid), self.world.claims
         if pod is None or not pod.claims or pod.node is None:
             return {}
-        keys = claims.shared_by(pod.uid, pod.namespace, pod.claims)
+        shared = claims.shared_by(pod.uid, pod.namespace, pod.claims)
+        keys = [key for key in shared if claims.has_gpus(key, self.world.policy)]
         found = {key: [other for other in claims.users.on_node(key, pod.node) if other != uid] for key in keys}
         return {key: others for key, others in found.items() if others}
 
@@ -49,6 +52,13 @@ class Sharing:
         pod = self.world.pod(uid)
         assert pod is not None  # noqa: S101 - it shares a claim, so it is known
         return self.world.with_claims(pod, instead=instead).demand
+
+    def with_alternative(self, waiting: ReclaimPod) -> ReclaimPod:
+        """Return a waiting pod with the demand of the alternative of its claims that room can be made for."""
+        if not waiting.pod.claims:
+            return waiting
+        demand = by_room(waiting.pod, waiting.constraints, self.world)
+        return replace(waiting, pod=waiting.pod._replace(demand=demand))
 
     def nodes(self, uid: Uid) -> Iterable[NodeName]:
         """Return the nodes that the claims of a pod bind it to."""

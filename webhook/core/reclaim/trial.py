@@ -177,6 +177,7 @@ class Trial:
 
     def _where(self, waiting: ReclaimPod, among: int) -> NodeName:
         """Return the node that a pod will use: on any other, the plan would take the room of another pod."""
+        among = among & ~self._fleet.labels.discouraged(waiting.constraints) or among
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 

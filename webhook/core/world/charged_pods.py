@@ -13,7 +13,16 @@ from webhook.core.dra.dra_claims import AS_IS, Claims, Instead, ResolvedDemand
 from webhook.core.life.pod_life import TERMS, Stage
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
-from webhook.core.model.names import ANY_MODEL, DepartmentName, GpuModel, Namespace, ResourceName, TeamName, Uid
+from webhook.core.model.names import (
+    ANY_MODEL,
+    DepartmentName,
+    GpuModel,
+    Namespace,
+    NodeName,
+    ResourceName,
+    TeamName,
+    Uid,
+)
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Handling, Pod, Resident
 from webhook.core.model.policy import Policy, Team
@@ -69,7 +78,7 @@ class ChargedPods:
         self.on_change()
         for record in self.pods.all():
             demand = reweighed(record.pod.demand, policy.resources)
-            self._change_demand(record, self._resolved(record.pod._replace(demand=demand)))
+            self._change_demand(record, self._resolved(record.pod._replace(demand=demand), record.node))
             self._charge(record)
 
     def _set_levels(self) -> None:
@@ -94,10 +103,10 @@ class ChargedPods:
         self.pods.add(record)
         if record.pod.claims or record.pod.demand.strange or record.pod.shares_by:
             changed = self._join(record)
-            record.pod = self._resolved(record.pod)
+            record.pod = self._resolved(record.pod, record.node)
             self.recount(changed)
         elif self._may_be_sliced(record.pod):
-            record.pod = self._resolved(record.pod)
+            record.pod = self._resolved(record.pod, record.node)
         if not record.is_reserved:
             self._tenancies.note_pods(record.pod.namespace, are_there=True)
         self._charge(record, charge, is_placed=False)
@@ -156,7 +165,7 @@ class ChargedPods:
         """Resolve the demand again of pods whose claims changed, or that are no longer charged for shared claims."""
         for uid in uids:
             record = self.pods[uid]
-            pod = self._resolved(record.pod)
+            pod = self._resolved(record.pod, record.node)
             if pod.demand == record.pod.demand:
                 continue
             self._change_demand(record, pod)
@@ -278,11 +287,18 @@ class ChargedPods:
             usage.release(uid)
             self.on_change()
 
-    def _resolved(self, pod: Resident) -> Resident:
+    def _resolved(self, pod: Resident, node: NodeName | None) -> Resident:
+        """Return a pod with its demand; of several alternatives of its claims with the first that its node has."""
         own = pod.demand.own  # set if its demand was resolved before
         if not (pod.claims or pod.demand.strange or pod.shares_by or own or self._slices(pod)):
             return pod
-        return pod._replace(demand=self.resolve(pod).demand)
+        resolved = self.resolve(pod)
+        bit = self.fleet.bit(node) if node is not None and resolved.alternatives > 1 else 0
+        for number in range(resolved.alternatives if bit else 0):
+            demand = self.resolve(pod, instead=Instead(alternative=number)).demand
+            if self.fleet.with_capacity(demand, bit):
+                return pod._replace(demand=demand)
+        return pod._replace(demand=resolved.demand)
 
     def _slices(self, pod: Pod | Resident) -> tuple[ResourceName, ...]:
         """Return the slices behind a pod's `nvidia.com/gpu`: those of its node, or of all nodes it may be on."""

@@ -69,6 +69,8 @@ class PodStages:
         elif self.unusual:
             self.unusual.pop(pod.uid, None)
         if pod.node is None and TERMS[stage].room is RoomUse.PROMISED:
+            if pod.nominated is not None:
+                return PodPlace(stage, pod.nominated)
             return PodPlace(stage, self._promises.node_of(pod, chosen, stage, now=self._now, rules=self.rules))
         self._promises.end(pod.uid)
         if pod.node is not None and pod.deadline and self._deleted.get(pod.uid) != pod.deadline:

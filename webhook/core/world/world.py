@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
 from webhook.core.dra.dra_claims import AS_IS, Instead, ResolvedDemand
-from webhook.core.dra.dra_slices import ClassCondition, DraSlices, Slice
+from webhook.core.dra.dra_slices import ClassCondition, DraSlices, Slice, TaintRule
 from webhook.core.model.autoscaler import Autoscaler
 from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
@@ -61,6 +61,7 @@ class World:
         self.maintained: dict[NodeName, Maintenance] = {}  # the nodes that operators change
         self.keeping: set[NodeName] = set()  # the nodes that keep places for pods to come
         self._dra_slices = DraSlices()
+        self.claims.classes.facts_of = self._dra_slices.facts_of
         self.priority_classes: dict[str, PriorityTriple] = {}
         self.pools = PoolAccess(policy)
         self.autoscalers: frozenset[Autoscaler] = frozenset()  # those that run in the cluster
@@ -90,8 +91,6 @@ class World:
         It is called while the world changes, so it must not read the world before that event is over.
         """
         self._charged.on_pod = self.waiting.on_pod = listener
-
-    # -- queries
 
     def tenancy(self, name: Namespace) -> Tenancy:
         """Return the team of a namespace; an unseen one is assigned by its name alone."""
@@ -175,8 +174,6 @@ class World:
     def with_claims(self, pod: Pod | Resident, *, instead: Instead = AS_IS) -> ResolvedDemand:
         """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
         return self._charged.resolve(pod, instead=instead)
-
-    # -- events
 
     def tick(self, now: int) -> None:
         """Set the time, in seconds of Unix time: what lasts for a time ends here, whoever asks next."""
@@ -300,7 +297,8 @@ class World:
         self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None, *, allocated: AllocatedAt | None = None
     ) -> None:
         """Set or remove (None) a claim or a claim template."""
-        self._charged.recount(self.claims.set(key, spec, uid, allocated=allocated))
+        nodes = self._dra_slices.set_allocated(key, allocated.devices if allocated else frozenset())
+        self._set_devices(nodes, self.claims.set(key, spec, uid, allocated=allocated))
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> None:
         """Set or remove (None) the claims shared by the pods of a PodGroup."""
@@ -308,21 +306,26 @@ class World:
 
     def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: ClassCondition) -> None:
         """Set or remove (None) a DeviceClass."""
-        for node in self._dra_slices.set_class(name, device_class, conditions):
-            self._set_fleet_node(node)
-        self._charged.recount(self.claims.set_class(name, device_class))
+        nodes = self._dra_slices.set_class(name, device_class, conditions)
+        self._set_devices(nodes, self.claims.set_class(name, device_class))
 
     def set_slice(self, name: str, found: Slice | None) -> None:
         """Set or remove (None) the devices that a driver offers on a node."""
-        for node in self._dra_slices.set_slice(name, found):
+        self._set_devices(self._dra_slices.set_slice(name, found), self.claims.set_slice(name, found))
+
+    def set_taint_rule(self, name: str, rule: TaintRule | None) -> None:
+        """Set or remove (None) a rule that taints devices."""
+        self._set_devices(self._dra_slices.set_rule(name, rule), ())
+
+    def _set_devices(self, nodes: Iterable[Node], uids: Iterable[Uid]) -> None:
+        """Update nodes, and pods whose demand changed: all, if the facts of a class did."""
+        for node in nodes:
             self._set_fleet_node(node)
-        self._charged.recount(self.claims.set_slice(name, found))
+        self._charged.recount(self.claims.users.pods() if self._dra_slices.take_changed() else uids)
 
     def sort_nodes(self) -> None:
         """Sort nodes by name, after a first list or a world file brought many at once."""
         self.fleet = self._charged.fleet = self.fleet.sorted_copy()
-
-    # -- reservations
 
     def assume(self, flight: InFlightCharge, *, is_counted: bool = True) -> None:
         """Charge an admitted pod and take its room until it is seen or forgotten; or promote a running pod.
@@ -368,8 +371,6 @@ class World:
     def cancel_promotion(self, uid: Uid) -> None:
         """Charge a pod by its label again."""
         self._charged.cancel_promotion(uid)
-
-    # -- nodes
 
     def _set_fleet_node(self, node: Node) -> None:
         if self.is_live and (before := self.fleet.get(node.name)) is not None:

@@ -45,6 +45,12 @@ CLAIM_NAMES: Final = 1024
 """Entries of spec.resourceClaims, and the characters of all their names: a team's ledger lists them until the pod is
 seen."""
 
+HOST_PORTS: Final = 16
+"""Host ports of a pod that are counted: kube-scheduler checks the others."""
+
+VOLUME_CLAIMS: Final = 16
+"""Claims of a pod's volumes that are looked up: kube-scheduler checks the others."""
+
 LABELS: Final = 256
 LABEL_BYTES: Final = 64 * 1024
 """Number of a pod's labels, and their total length."""

@@ -55,6 +55,8 @@ class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A container port; a host port allows a single pod per node."""
 
     host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
 
 
 class Container(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -70,10 +72,16 @@ class Present(msgspec.Struct, frozen=True, gc=False):
     """An object of which only the presence matters."""
 
 
+class VolumeClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The claim of a volume."""
+
+    claim_name: str = ""
+
+
 class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A volume; those that may bind the pod to a zone or node are read."""
 
-    persistent_volume_claim: Present | None = None
+    persistent_volume_claim: VolumeClaim | None = None
     ephemeral: Present | None = None
 
 
@@ -157,6 +165,7 @@ class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
     reason: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None

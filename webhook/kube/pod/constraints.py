@@ -6,7 +6,7 @@ a decided pod name its nodes: the watch reads them again, and pods of one burst 
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -91,6 +91,7 @@ _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _affinity_decoder: Final = msgspec.json.Decoder(_Affinity)
 _anti_affinity_part_decoder: Final = msgspec.json.Decoder(_AntiAffinityPart)
 _anti_decoder: Final = msgspec.json.Decoder(Terms)
+_node_selector_decoder: Final = msgspec.json.Decoder(_NodeSelector)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
 _OF_SLICES: Final = (b"-MIG-", REPLICAS.encode())
@@ -110,6 +111,23 @@ def read_placement(spec: objects.PodSpec) -> Placement:
     read = _read(*source)
     _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
     return read
+
+
+def with_volumes(constraints: Constraints, spec: objects.PodSpec, namespace: str) -> Constraints:
+    """Add the claims of a pod's volumes: the first of many, as kube-scheduler checks the others."""
+    claims = (each.persistent_volume_claim for each in spec.volumes or ())
+    names = tuple(sorted({f"{namespace}/{claim.claim_name}" for claim in claims if claim is not None}))
+    return replace(constraints, volumes=names[: bounds.VOLUME_CLAIMS]) if names else constraints
+
+
+def node_terms(raw: bytes) -> tuple[NodeTerm, ...]:
+    """Return the terms of a node selector, such as that of a volume. Raises ValueError if it is malformed."""
+    known = _TERMS.known.get(raw)
+    if known is None:
+        found = objects.read_part(_node_selector_decoder, raw, where="nodeAffinity.required")
+        known = _selector_terms(found) if found is not None else ()
+        _TERMS.keep(raw, known, len(raw))
+    return known
 
 
 def read_slices(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
@@ -233,15 +251,18 @@ def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
 _PLACEMENTS: Final = bounds.ByteCache[tuple[bytes, bytes, bytes, bytes], Placement]()
 _ANTI_AFFINITIES: Final = bounds.ByteCache[bytes, tuple[AffinityRule, ...]]()
 _TOLERATIONS: Final = bounds.ByteCache[bytes, tuple[Toleration, ...]]()
+_TERMS: Final = bounds.ByteCache[bytes, tuple[NodeTerm, ...]]()
 
 
 def _terms(affinity: _NodeAffinity | None) -> tuple[NodeTerm, ...] | None:
-    if affinity is None or affinity.required is None:
-        return None
+    return None if affinity is None or affinity.required is None else _selector_terms(affinity.required)
+
+
+def _selector_terms(selector: _NodeSelector) -> tuple[NodeTerm, ...]:
     return tuple(
         [
             NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
-            for term in affinity.required.node_selector_terms or ()
+            for term in selector.node_selector_terms or ()
         ]
     )
 

@@ -6,13 +6,15 @@ counts what its kubelet reports as well (see resizes.py).
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from sys import intern
 from typing import Final, TypeVar
 
 import msgspec
 
 from webhook.core.model.demand import Container, Demand, PerDevice, Weights, demand_of, pod_requests
 from webhook.core.model.gpu_shares import SHARES, shaped, unshared
-from webhook.core.model.names import PODS, ResourceName
+from webhook.core.model.names import HOST_PORT, PODS, ResourceName
 from webhook.kube.objects import bounds, keys, objects, quantity
 from webhook.kube.objects.quantity import Quantity
 from webhook.kube.pod.resizes import Named, ReportedParts, is_pod_level, reported_amounts, reported_parts
@@ -25,10 +27,12 @@ _GPU_COUNT: Final = ResourceName(keys.GPU_COUNT)
 
 _T = TypeVar("_T")
 
+_EVERY_ADDRESS: Final = ("", "0.0.0.0")  # noqa: S104 - compared, not bound
+_PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 _CACHED_POLICIES: Final = 8
 _CONTAINER_BYTES: Final = 64
 
-_Source = tuple[tuple[Named, ...], tuple[Named, ...], bytes, bytes, ReportedParts | None]
+_Source = tuple[tuple[Named, ...], tuple[Named, ...], bytes, bytes, ReportedParts | None, tuple[ResourceName, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ def read_demand(spec: objects.PodSpec, weights: Weights, *, status: objects.PodS
     app = tuple([(c.name, bytes(c.resources), False) for c in spec.containers])
     init = tuple([(c.name, bytes(c.resources), c.restart_policy == "Always") for c in listed]) if listed else ()
     reported = None if status is None else reported_parts(app, init, status)
-    source = (app, init, bytes(spec.overhead), bytes(spec.resources), reported)
+    source = (app, init, bytes(spec.overhead), bytes(spec.resources), reported, _host_ports(spec))
     known = _READINGS.get(id(weights))
     if known is None or known.weights is not weights:
         known = _new_cache(weights)
@@ -100,7 +104,7 @@ def _new_cache(weights: Weights) -> _Readings:
 
 
 def _read_and_cache(known: _Readings, source: _Source) -> Reading:
-    app, init, overhead, pod_level, reported = source
+    app, init, overhead, pod_level, reported, _ = source
     reading = _read(known.weights, source)
     size = (
         len(overhead) + len(pod_level) + sum(_CONTAINER_BYTES + len(name) + len(raw) for name, raw, _ in (*app, *init))
@@ -110,7 +114,7 @@ def _read_and_cache(known: _Readings, source: _Source) -> Reading:
 
 
 def _read(weights: Weights, source: _Source) -> Reading:
-    app, init, overhead, pod_level, parts = source
+    app, init, overhead, pod_level, parts, ports = source
     findings = _Findings()
     containers = [_container(c, what="container", weights=weights, findings=findings) for c in app]
     inits = [_container(c, what="init container", weights=weights, findings=findings) for c in init]
@@ -127,11 +131,34 @@ def _read(weights: Weights, source: _Source) -> Reading:
     requests = pod_requests(containers, init=inits, overhead=over, pod_level=whole_pod, reported=reported)
     excess = tuple(_excess(requests))
     requests[PODS] = 1  # every pod uses one of its node's `pods`
+    requests.update(dict.fromkeys(ports, 1))
     counted = None
     if any(requests.get(name) for name in SHARES):
         # HAMi's scheduler reads shares of app containers only: an init container gets whole devices
         counted = pod_requests([_shaped(c) for c in containers], init=[_whole(c) for c in inits], overhead=over)
     return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems, excess)
+
+
+def _host_ports(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
+    """Return the host ports that a pod takes on every address of its node, as resources: at most so many are read.
+
+    As in kube-scheduler, those of sidecars count, and those of other init containers do not.
+    """
+    found: dict[ResourceName, None] = {}
+    for container in spec.containers:
+        if container.ports is not None:
+            found.update(dict.fromkeys(_ports_of(container.ports)))
+    for container in spec.init_containers or ():
+        if container.ports is not None and container.restart_policy == "Always":
+            found.update(dict.fromkeys(_ports_of(container.ports)))
+    return tuple(islice(found, bounds.HOST_PORTS)) if found else ()
+
+
+def _ports_of(ports: Iterable[objects.ContainerPort]) -> Iterator[ResourceName]:
+    for each in ports:
+        if each.host_port and each.host_ip in _EVERY_ADDRESS:
+            protocol = each.protocol if each.protocol in _PROTOCOLS else "TCP"
+            yield ResourceName(intern(f"{HOST_PORT}{each.host_port} ({protocol})"))
 
 
 def _excess(requests: Mapping[ResourceName, int]) -> Iterator[str]:

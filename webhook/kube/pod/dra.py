@@ -19,15 +19,20 @@ from webhook.core.dra.claim_spec import (
     GroupEntry,
 )
 from webhook.core.dra.device_parts import DevicePart
+from webhook.core.dra.dra_slices import ClassCondition
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.selector import NODE_NAME_FIELD, Operator
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.quantity import Quantity, exact
+from webhook.kube.pod.constraints import read_tolerations
 from webhook.kube.pod.domain_requests import required_by_key
 from webhook.kube.pod.dra_devices import Selector, condition_of
 
 _ALL: Final = "All"
+_MAX_SELECTORS: Final = 4
+_MAX_CONDITIONS: Final = 8
+"""Of a claim's own conditions so many are read: what is left out, kube-scheduler evaluates."""
 
 
 class _Capacities(msgspec.Struct, frozen=True, gc=False):
@@ -42,6 +47,7 @@ class _DeviceSubRequest(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     count: int = 1
     admin_access: bool | None = None
     capacity: _Capacities | None = None
+    tolerations: msgspec.Raw = objects.NOTHING
 
 
 class _DeviceRequest(_DeviceSubRequest, frozen=True, gc=False, rename="camel"):
@@ -209,10 +215,12 @@ def allocated_at(claim: ResourceClaim) -> AllocatedAt | None:
     selector = allocation.node_selector
     terms = () if selector is None else selector.node_selector_terms or ()
     fields = terms[0].match_fields or () if len(terms) == 1 else ()
+    results = allocation.devices.results or ()
+    devices = frozenset((f"{each.driver}/{each.pool}", each.device) for each in results)
     for each in fields:
         if each.key == NODE_NAME_FIELD and each.operator == Operator.IN and len(each.values or ()) == 1:
-            return AllocatedAt(NodeName((each.values or ("",))[0]))
-    return AllocatedAt()
+            return AllocatedAt(NodeName((each.values or ("",))[0]), devices)
+    return AllocatedAt(devices=devices)
 
 
 def made_for(claim: ResourceClaim) -> Uid | None:
@@ -263,7 +271,7 @@ def _allocated_to(request: _DeviceRequest, results: Mapping[str, Sequence[_Resul
         own = results.get(name, ())
         for driver, number in Counter(result.driver for result in own).items():
             parts = tuple(_part(result) for result in own if result.driver == driver and result.share)
-            counted = ClassCount(sub.device_class_name, number, driver, parts)
+            counted = ClassCount(sub.device_class_name, number, driver, parts, conditions=_conditions(sub))
             found.append(DeviceRequest((counted,), bool(sub.admin_access)))
     return tuple(found)
 
@@ -283,14 +291,24 @@ def _alternatives(request: _DeviceRequest) -> tuple[_DeviceSubRequest, ...]:
 
 def _counted(sub: _DeviceSubRequest) -> ClassCount:
     number = ALL_DEVICES if sub.allocation_mode == _ALL else max(0, sub.count)
-    drivers = (_driver_of(selector.cel.expression) for selector in sub.selectors or ())
-    driver = next(filter(None, drivers), "")
-    return ClassCount(sub.device_class_name, number, driver, may_be_part=sub.capacity is not None)
+    conditions = _conditions(sub)
+    driver = next((str(each.value) for each in conditions if not each.attribute), "")
+    tolerations = read_tolerations(bytes(sub.tolerations))
+    return ClassCount(
+        sub.device_class_name,
+        number,
+        driver,
+        may_be_part=sub.capacity is not None,
+        conditions=conditions,
+        tolerations=tolerations,
+    )
 
 
-def _driver_of(expression: str) -> str:
-    """Return the driver that a claim's own CEL selects; "" unless it is only plain conditions: tenants write it."""
-    conditions = [condition_of(part.strip()) for part in expression.split("&&")]
-    if None in conditions:
-        return ""
-    return next((str(each.value) for each in conditions if each is not None and not each.attribute), "")
+def _conditions(sub: _DeviceSubRequest) -> tuple[ClassCondition, ...]:
+    """Return the conditions of a claim's own CEL; none of an expression that has any other: tenants write it."""
+    found: list[ClassCondition] = []
+    for selector in (sub.selectors or ())[:_MAX_SELECTORS]:
+        parts = [condition_of(part.strip()) for part in selector.cel.expression.split("&&")]
+        if None not in parts:
+            found += [each for each in parts if each is not None]
+    return tuple(found[:_MAX_CONDITIONS])

@@ -4,19 +4,22 @@ import re
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
+from sys import intern
 from typing import Final
 
 import msgspec
 
 from webhook.core.dra.device_parts import SizedDevice
-from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice, Value
+from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice, TaintRule, Value
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.names import NodeName, ResourceName
+from webhook.core.model.selector import Effect, Taint
 from webhook.kube.objects import objects
 from webhook.kube.objects.quantity import Quantity, exact
 
-_CLOSED_TO_PODS: Final = frozenset({"NoSchedule", "NoExecute"})
+_CLOSING: Final = {each.value: each for each in (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)}
 
 _Attributed = tuple[str, Value, type]  # the type too: True and 1 are equal in Python but not in CEL
 _UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot"})
@@ -69,6 +72,8 @@ class _Attribute(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Taint(msgspec.Struct, frozen=True, gc=False):
+    key: str = ""
+    value: str = ""
     effect: str = ""
 
 
@@ -76,11 +81,20 @@ class _Capacity(msgspec.Struct, frozen=True, gc=False):
     value: Quantity = 0
 
 
+class _Counters(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Counters of a set, or what a device takes of them."""
+
+    name: str = ""
+    counter_set: str = ""
+    counters: dict[str, _Capacity] | None = None
+
+
 class _BasicDevice(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     attributes: dict[str, _Attribute] | None = None
     taints: tuple[_Taint, ...] | None = None
     allow_multiple_allocations: bool | None = None
     capacity: dict[str, _Capacity] | None = None
+    consumes_counters: tuple[_Counters, ...] | None = None
 
 
 class _Device(_BasicDevice, frozen=True, gc=False, rename="camel"):
@@ -105,6 +119,7 @@ class _SliceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     pool: _Pool = _Pool()
     node_name: str | None = None
     devices: tuple[_Device, ...] | None = None
+    shared_counters: tuple[_Counters, ...] | None = None
 
 
 class ResourceSlice(msgspec.Struct, frozen=True, gc=False):
@@ -112,6 +127,24 @@ class ResourceSlice(msgspec.Struct, frozen=True, gc=False):
 
     metadata: objects.ObjectMeta
     spec: _SliceSpec
+
+
+class _TaintedDevices(msgspec.Struct, frozen=True, gc=False):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class _RuleSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    device_selector: _TaintedDevices | None = None
+    taint: _Taint = _Taint()
+
+
+class DeviceTaintRule(msgspec.Struct, frozen=True, gc=False):
+    """A DeviceTaintRule: without a selector it is about no device, with an empty one about all."""
+
+    metadata: objects.ObjectMeta
+    spec: _RuleSpec
 
 
 def to_class(found: DeviceClassObject) -> DeviceClass:
@@ -139,18 +172,54 @@ def conditions_of(found: DeviceClassObject) -> tuple[ClassCondition, ...]:
     )
 
 
-def to_slice(found: ResourceSlice) -> Slice | None:
-    """Translate a ResourceSlice; None if its devices do not belong to a single node."""
+def to_slice(found: ResourceSlice) -> Slice:
+    """Translate a ResourceSlice; one whose devices do not belong to a single node has the node ""."""
     spec = found.spec
-    if not spec.node_name:
-        return None
     devices = tuple(
-        _device(spec.driver, _attributes(device.fields, spec.driver))
-        for device in spec.devices or ()
-        if not any(taint.effect in _CLOSED_TO_PODS for taint in device.fields.taints or ())
+        _device(spec.driver, _attributes(fields, spec.driver), _taints(fields.taints), _taken(fields, spec.driver))
+        for fields in (device.fields for device in spec.devices or ())
     )
-    sized = tuple(_sized(device) for device in spec.devices or () if device.fields.allow_multiple_allocations)
-    return Slice(NodeName(spec.node_name), f"{spec.driver}/{spec.pool.name}", spec.pool.generation, devices, sized)
+    return Slice(
+        NodeName(spec.node_name or ""),
+        f"{spec.driver}/{spec.pool.name}",
+        spec.pool.generation,
+        devices,
+        tuple(_sized(device) for device in spec.devices or () if device.fields.allow_multiple_allocations),
+        tuple(intern(device.name) for device in spec.devices or ()),
+        _counted(spec.shared_counters, spec.driver),
+    )
+
+
+def to_taint_rule(found: DeviceTaintRule) -> TaintRule | None:
+    """Translate a rule; None for one that closes no device."""
+    selected, (taint, *_) = found.spec.device_selector, (*_taints((found.spec.taint,)), None)
+    if selected is None or taint is None:
+        return None
+    return TaintRule(selected.driver or "", selected.pool or "", selected.device or "", taint)
+
+
+def _taints(taints: tuple[_Taint, ...] | None) -> tuple[Taint, ...]:
+    """Return the taints that close a device."""
+    listed = [Taint(each.key, _CLOSING[each.effect], each.value) for each in taints or () if each.effect in _CLOSING]
+    return tuple(sorted(listed))
+
+
+def _taken(device: _BasicDevice, driver: str) -> tuple[tuple[ResourceName, int], ...]:
+    return _counted(device.consumes_counters, driver)
+
+
+def _counted(sets: tuple[_Counters, ...] | None, driver: str) -> tuple[tuple[ResourceName, int], ...]:
+    """Return amounts of counters by the resource that stands for them; those of several sets are one resource.
+
+    What cannot be read is left out.
+    """
+    found: dict[ResourceName, int] = {}
+    for each in sets or ():
+        for name, counter in (each.counters or {}).items():
+            with suppress(ValueError):
+                resource = ResourceName(intern(f"{driver} counter {name}"))
+                found[resource] = found.get(resource, 0) + ceil(exact(counter.value))
+    return tuple(sorted(found.items()))
 
 
 def _sized(device: _Device) -> SizedDevice:
@@ -199,6 +268,11 @@ def _attributes(device: _BasicDevice, driver: str) -> tuple[_Attributed, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _device(driver: str, attributes: tuple[_Attributed, ...]) -> SliceDevice:
+def _device(
+    driver: str,
+    attributes: tuple[_Attributed, ...],
+    taints: tuple[Taint, ...],
+    consumes: tuple[tuple[ResourceName, int], ...],
+) -> SliceDevice:
     """Return one shared object for equal devices: a cluster has few kinds; 40,000 separate objects take 80 MB."""
-    return SliceDevice(driver, {name: value for name, value, _ in attributes})
+    return SliceDevice(driver, {name: value for name, value, _ in attributes}, taints, consumes)

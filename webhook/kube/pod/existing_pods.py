@@ -89,8 +89,8 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
 
     Such pods have ended, wait in line, or have neither GPUs nor a node.
 
-    Pods without GPUs on a node are kept, since they use its cpu and memory. Amounts that admission would refuse count
-    as they are, rounded up. Raises ValueError if an amount cannot be parsed.
+    Pods without GPUs on a node, or nominated to one, are kept, since they use its cpu and memory. Amounts that
+    admission would refuse count as they are, rounded up. Raises ValueError if an amount cannot be parsed.
     """
     metadata, spec = pod.metadata, pod.spec
     if has_ended(pod) or (spec.scheduling_gates and not spec.node_name and is_queued(spec)):
@@ -100,7 +100,8 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     reading = read_demand(spec, weights, status=pod.status if spec.node_name else None)
     if reading.demand is None:
         raise ValueError("; ".join(reading.problems))
-    if not (reading.demand.gpus or reading.demand.strange or spec.resource_claims or spec.node_name):
+    nominated = "" if spec.node_name or pod.status is None else pod.status.nominated_node_name
+    if not (reading.demand.gpus or reading.demand.strange or spec.resource_claims or spec.node_name or nominated):
         return None
     labels, controller = metadata.labels or _NO_KEYS, controller_reference(metadata)
     namespace = intern(metadata.namespace or "default")
@@ -145,6 +146,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         replica=replica_of(metadata, controller, namespace, spec.scheduling_group),
         is_ready=is_ready(pod.status),
         is_acknowledged=is_acknowledged(pod.status),
+        nominated=NodeName(intern(nominated)) if nominated else None,
     )
 
 

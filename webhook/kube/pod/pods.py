@@ -14,7 +14,7 @@ from webhook.core.model.pod import DEFAULT_GRACE_SECONDS, NO_UID, Handling, Owne
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.run_time import NO_RUN_TIME
 from webhook.kube.objects import bounds, keys, objects
-from webhook.kube.pod.constraints import read_placement
+from webhook.kube.pod.constraints import read_placement, with_volumes
 from webhook.kube.pod.demands import Reading, read_demand
 from webhook.kube.pod.domain_requests import domain_problem
 from webhook.kube.pod.gangs import gang_of, gang_problem, ignored_of_gang
@@ -104,7 +104,7 @@ def to_pod(
         labels,
         annotations,
         owner_of(controller),
-        placement.constraints,
+        with_volumes(placement.constraints, spec, namespace) if spec.volumes else placement.constraints,
         placement.is_open or _has_other_constraints(spec),
         placement.topology(labels),
         is_spread_by_default,

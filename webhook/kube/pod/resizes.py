@@ -66,10 +66,11 @@ _amounts_decoder: Final = msgspec.json.Decoder(dict[ResourceName, Quantity])
 def reported_parts(app: Sequence[Named], init: Sequence[Named], status: objects.PodStatus) -> ReportedParts | None:
     """Return what kubelet reports of a pod's resources; None where it reports what the spec asks for, or nothing."""
     of_app, of_init = status.container_statuses, status.init_container_statuses
-    if of_app is None and of_init is None:
-        return None
     allocated, resources = bytes(status.allocated_resources), bytes(status.resources)
-    if allocated and b'"requests":{' in resources:  # what is reported of the containers is part of that
+    if of_app is None and of_init is None and not (allocated and resources):
+        return None
+    # what is reported of the containers is part of that
+    if allocated and b'"requests":{' in resources.replace(b" ", b""):
         return ReportedParts((), (), allocated, resources, _is_infeasible(bytes(status.conditions)))
     if not resources and _are_as_requested(app, of_app) and _are_as_requested(init, of_init):
         return None

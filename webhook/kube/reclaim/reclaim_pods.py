@@ -12,7 +12,7 @@ from webhook.kube.kinds.controllers import loss_of
 from webhook.kube.kinds.job_failures import workload_id
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.owners import controller_of
-from webhook.kube.pod.constraints import Placement, read_placement
+from webhook.kube.pod.constraints import Placement, read_placement, with_volumes
 from webhook.kube.pod.domain_requests import domain_request
 from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
 from webhook.kube.pod.gangs import declared_size
@@ -39,9 +39,11 @@ def to_reclaim_pod(pod: objects.Pod, weights: Weights) -> ReclaimPod | None:
     labels = resident.labels
     controller, work = controller_reference(metadata), work_of(pod)
     return ReclaimPod(
-        pod=resident._replace(promised=None),
+        pod=resident.for_reclaim,
         labels=labels,
-        constraints=placement.constraints,
+        constraints=placement.constraints
+        if resident.node is not None
+        else with_volumes(placement.constraints, spec, resident.namespace),
         topology=placement.topology(labels),
         gang=resident.gang,
         gang_size=declared_size(annotations),

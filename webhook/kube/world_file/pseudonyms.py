@@ -47,6 +47,8 @@ _NAMED: Final = {
     "request": "part",
     "pool": "part",
     "device": "part",
+    "counterSet": "part",
+    "claimName": "persistentvolumeclaim",
     "podGroupName": "podgroup",
     "resourceClaimName": "resourceclaim",
     "resourceClaimTemplateName": "resourceclaimtemplate",
@@ -295,6 +297,13 @@ class Pseudonyms:
     def _gate(self, name: str) -> str:
         return name if "/" in name and _KNOWN_DOMAINS.search(name.partition("/")[0]) else self.of("gate", name)
 
+    def _reference(self, value: Json) -> Json:
+        """Return a reference to a claim, by namespace and name, or to a workload, by kind and name."""
+        if "namespace" not in value:
+            return {**value, "name": self._owner(value, {})}
+        claim = self.of(_NAMED["claimName"], value.get("name", ""))
+        return {"namespace": self.namespace(value["namespace"]), "name": claim}
+
     def _field(self, key: str, value: Any) -> Any:  # noqa: ANN401 - JSON values have no common type
         if key == "conditions" and isinstance(value, list):
             return [each | {"message": without_names(each.get("message"))} for each in value if isinstance(each, dict)]
@@ -302,9 +311,9 @@ class Pseudonyms:
             return {name: each for name, each in value.items() if name.rpartition("/")[2] not in _UNIQUE}
         if key == "schedulingGates" and isinstance(value, list):
             return [each | {"name": self._gate(str(each.get("name", "")))} for each in value if isinstance(each, dict)]
-        if key == "scaleTargetRef" and isinstance(value, Mapping):
-            return {**value, "name": self._owner(value, {})}
-        if key == "nodeName":
+        if key in {"claimRef", "scaleTargetRef"} and isinstance(value, Mapping):
+            return self._reference(value)
+        if key in {"nodeName", "nominatedNodeName"}:
             return self.of("node", value)
         if key == "priorityClassName":
             return self._class(value)

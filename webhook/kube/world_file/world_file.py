@@ -12,22 +12,25 @@ from typing import Final, NamedTuple
 import msgspec
 
 from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, ClaimSpec
-from webhook.core.dra.dra_slices import ClassCondition, Slice
+from webhook.core.dra.dra_slices import ClassCondition, Slice, TaintRule
 from webhook.core.model.demand import Weights
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.placement.rejecting_nodes import Rejection, Start
+from webhook.core.reclaim.reclaim_pod import Disruption
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.input_error import InputError
-from webhook.kube.nodes import autoscalers
+from webhook.kube.nodes import autoscalers, volumes
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra, dra_devices
 from webhook.kube.pod.existing_pods import EndedPod, to_ended, to_resident
+from webhook.kube.pod.gangs import gang_of_pod_group
 from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
 from webhook.kube.pod.waiting_pods import to_waiting
+from webhook.kube.reclaim import disruptions
 from webhook.kube.workloads import scalers
 from webhook.yaml_reader import DocumentError, read_documents
 
@@ -60,7 +63,7 @@ class WorldFile:
 
     `waiting` are the pods that wait in line, `ended` those that asked for GPUs. `outcomes` are what kubelets did with
     pods, ended ones included. `autoscaling` says which autoscalers of nodes the cluster has, `scalings` what scales
-    workloads, by namespace and name.
+    workloads, by namespace and name. `budgets` are those of pods, which reclaim reads.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -75,6 +78,10 @@ class WorldFile:
     autoscaling: list[autoscalers.Definition | autoscalers.Status] = field(default_factory=list)
     ended: list[EndedPod] = field(default_factory=list)
     scalings: list[tuple[str, scalers.Scaling]] = field(default_factory=list)
+    bound_volumes: list[volumes.BoundVolume] = field(default_factory=list)
+    taint_rules: list[tuple[str, TaintRule]] = field(default_factory=list)
+    groups: list[dra.PodGroup] = field(default_factory=list)
+    budgets: list[Disruption] = field(default_factory=list)
 
     @property
     def taken_at(self) -> int:
@@ -97,6 +104,8 @@ class WorldFile:
             world.set_pod(pod)
         for waiting in self.waiting:
             world.set_waiting(waiting)
+        for volume in self.bound_volumes:
+            world.fleet.labels.set_volume(volume.name, volume.claim, volume.terms)
         for outcome in self.outcomes:
             world.rejecting_nodes.note(outcome)
         world.rejecting_nodes.tick(self.taken_at)
@@ -109,6 +118,26 @@ class WorldFile:
             world.set_claim(claim.key, claim.spec, allocated=claim.allocated)
         for name, found in self.slices:
             world.set_slice(name, found)
+        for name, rule in self.taint_rules:
+            world.set_taint_rule(name, rule)
+        for group in self.groups:
+            keep_group(group, world)
+
+
+def keep_group(found: dra.PodGroup, world: World) -> bool:
+    """Set a PodGroup's shared claims, its domain, and how many of its pods must stay; return whether it has any."""
+    entries, domain, scaling = dra.to_group(found), dra.domain_of_group(found), scalers.scaling_of_group(found)
+    if entries:
+        world.set_group(dra.group_key(found.metadata), entries)
+    gang = gang_of_pod_group(found.metadata.namespace or "default", found.metadata.name)
+    if domain is None:
+        world.group_domains.pop(gang, None)
+    else:
+        world.group_domains[gang] = domain
+    minimums = world.minimums
+    if minimums.set_scaler(gang, *scaling) if scaling is not None else minimums.remove_scaler(gang):
+        world.on_usage_changed()
+    return bool(entries) or domain is not None or scaling is not None
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -116,6 +145,12 @@ class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     kind: str = ""
     items: list[msgspec.Raw] | None = None
     metadata: objects.ObjectMeta | None = None
+
+
+class _Kept(msgspec.Struct, frozen=True, gc=False):
+    """An object that a file keeps, and that nothing of a world is made of."""
+
+    metadata: objects.ObjectMeta
 
 
 class _Kind(NamedTuple):
@@ -142,7 +177,11 @@ _KINDS: Final = {
         ("CustomResourceDefinition", keys.EXTENSIONS_API, autoscalers.Definition),
         ("ConfigMap", keys.CORE_API, autoscalers.Status),
         (scalers.KIND, scalers.SCALER_API, scalers.Autoscaler),
+        (volumes.KIND, keys.CORE_API, volumes.PersistentVolume),
+        ("DeviceTaintRule", keys.DEVICES_API, dra_devices.DeviceTaintRule),
         ("PodGroup", keys.GROUPS_API, dra.PodGroup),
+        ("PodDisruptionBudget", keys.BUDGET_API, disruptions.DisruptionBudget),
+        ("LimitRange", keys.CORE_API, _Kept),
     )
 }
 _head_decoder: Final = msgspec.json.Decoder(_Head)
@@ -173,9 +212,19 @@ class _Found:
             case scalers.Autoscaler():
                 if (scaling := scalers.scaling_of(found)) is not None:
                     world.scalings.append((f"{found.metadata.namespace}/{found.metadata.name}", scaling))
+            case _:
+                self._keep_other(found)
+
+    def _keep_other(self, found: object) -> None:
+        world = self.world
+        match found:
+            case volumes.PersistentVolume():
+                if (volume := volumes.to_volume(found)) is not None:
+                    world.bound_volumes.append(volume)
+            case disruptions.DisruptionBudget():
+                world.budgets.append(disruptions.to_disruption(found))
             case dra.PodGroup():
-                if (scaling := scalers.scaling_of_group(found)) is not None:
-                    world.scalings.append((scaling.workload, scaling))
+                world.groups.append(found)
             case _:
                 self._keep_device(found)
 
@@ -189,8 +238,10 @@ class _Found:
             case dra.ResourceClaimTemplate():
                 world.claims.append(known_template(found))
             case dra_devices.ResourceSlice():
-                if (offered := dra_devices.to_slice(found)) is not None:
-                    world.slices.append((found.metadata.name, offered))
+                world.slices.append((found.metadata.name, dra_devices.to_slice(found)))
+            case dra_devices.DeviceTaintRule():
+                if (rule := dra_devices.to_taint_rule(found)) is not None:
+                    world.taint_rules.append((found.metadata.name, rule))
 
     def _keep_pod(self, pod: objects.Pod) -> None:
         if (outcome := to_rejection(pod, self.weights) or to_start(pod)) is not None:
@@ -316,6 +367,10 @@ def _duplicates(found: WorldFile, where: str) -> Iterator[str]:
         ],
         "ResourceSlice": [name for name, _ in found.slices],
         scalers.KIND: [name for name, _ in found.scalings],
+        volumes.KIND: [each.name for each in found.bound_volumes],
+        "DeviceTaintRule": [name for name, _ in found.taint_rules],
+        "PodGroup": [f"{each.metadata.namespace}/{each.metadata.name}" for each in found.groups],
+        "PodDisruptionBudget": [f"{each.namespace}/{each.name}" for each in found.budgets],
     }
     for kind, names in named.items():
         for name, times in Counter(names).items():

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.kube.kinds.job_failures import DISRUPTION
+from webhook.kube.nodes import volumes
 from webhook.kube.nodes.autoscalers import UPDATED
 from webhook.kube.objects import keys
 from webhook.kube.pod.kubelet_outcomes import is_fault_of_node
@@ -32,8 +33,12 @@ WORLD_KINDS: Final = (
     WorldKind("ResourceClaim", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaims"),
     WorldKind("ResourceClaimTemplate", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
     WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
-    WorldKind(KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}"),
+    WorldKind("DeviceTaintRule", keys.DEVICES_API, "/apis/resource.k8s.io/v1/devicetaintrules"),
     WorldKind("PodGroup", keys.GROUPS_API, f"/apis/{keys.GROUPS_API}/podgroups"),
+    WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets"),
+    WorldKind("LimitRange", keys.CORE_API, "/api/v1/limitranges"),
+    WorldKind(volumes.KIND, keys.CORE_API, f"/api/v1/{volumes.VOLUMES}"),
+    WorldKind(KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}"),
     WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
 )
@@ -52,7 +57,7 @@ _HEAD: Final = {"apiVersion": _ALL, "kind": _ALL, "metadata": _METADATA}
 _CONTAINER: Final[Shape] = {
     "name": _ALL,
     "resources": _ALL,
-    "ports": {"hostPort": _ALL},
+    "ports": dict.fromkeys(("hostPort", "protocol", "hostIP"), _ALL),
     "restartPolicy": _ALL,
 }
 _RUN: Final[Shape] = {"startedAt": _ALL, "finishedAt": _ALL}
@@ -71,7 +76,7 @@ _POD: Final[Shape] = {
     "spec": {
         "containers": _CONTAINER,
         "initContainers": _CONTAINER,
-        "volumes": {"persistentVolumeClaim": {}, "ephemeral": {}},
+        "volumes": {"persistentVolumeClaim": {"claimName": _ALL}, "ephemeral": {}},
         **dict.fromkeys(
             (
                 "nodeName",
@@ -95,7 +100,7 @@ _POD: Final[Shape] = {
         ),
     },
     "status": {
-        **dict.fromkeys(("phase", "reason", "startTime"), _ALL),
+        **dict.fromkeys(("phase", "reason", "startTime", "nominatedNodeName"), _ALL),
         "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL},
         "containerStatuses": _CONTAINER_STATUS,
         "initContainerStatuses": _CONTAINER_STATUS,
@@ -109,17 +114,18 @@ _RESIZE: Final = "PodResize"
 """The conditions of pods that are kept: what keeps it off every node, or not ready, how its resize stands, and (as
 DISRUPTION) when it was evicted."""
 _REQUEST: Final = dict.fromkeys(
-    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity"), _ALL
+    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors", "capacity", "tolerations"), _ALL
 )
 _CLAIM: Final[Shape] = {"devices": {"requests": {**_REQUEST, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
 _RESULT: Final[Shape] = dict.fromkeys(("request", "driver", "pool", "device", "shareID", "consumedCapacity"), _ALL)
+_TAINT: Final = dict.fromkeys(("key", "value", "effect"), _ALL)
 _DEVICE: Final = {
-    **dict.fromkeys(("attributes", "allowMultipleAllocations", "capacity"), _ALL),
-    "taints": {"effect": _ALL},
+    **dict.fromkeys(("attributes", "allowMultipleAllocations", "capacity", "consumesCounters"), _ALL),
+    "taints": _TAINT,
 }
 _NODE: Final[Shape] = {
     **_HEAD,
-    "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
+    "spec": {"unschedulable": _ALL, "taints": _TAINT},
     "status": {"allocatable": _ALL, "capacity": _ALL, "conditions": {"type": _ALL, "status": _ALL}},
 }
 SHAPES: Final[Mapping[str, Shape]] = {
@@ -138,18 +144,34 @@ SHAPES: Final[Mapping[str, Shape]] = {
     },
     "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
     KIND: {**_HEAD, "spec": {"scaleTargetRef": {"kind": _ALL, "name": _ALL}, "minReplicas": _ALL}},
-    "PodGroup": {**_HEAD, "spec": {"schedulingPolicy": _ALL, "disruptionMode": _ALL}},
     "CustomResourceDefinition": {
         **_HEAD,
         "spec": {"group": _ALL, "scope": _ALL, "names": {"plural": _ALL, "kind": _ALL}},
     },
     "ConfigMap": _HEAD,
+    "DeviceTaintRule": {**_HEAD, "spec": {"deviceSelector": _ALL, "taint": _TAINT}},
+    "PodGroup": {
+        **_HEAD,
+        "spec": dict.fromkeys(("schedulingPolicy", "disruptionMode", "schedulingConstraints", "resourceClaims"), _ALL),
+    },
+    "PodDisruptionBudget": {
+        **_HEAD,
+        "spec": dict.fromkeys(("selector", "minAvailable", "maxUnavailable", "unhealthyPodEvictionPolicy"), _ALL),
+        "status": dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), _ALL),
+    },
+    "LimitRange": {**_HEAD, "spec": {"limits": _ALL}},
+    volumes.KIND: {
+        **_HEAD,
+        "spec": {"claimRef": {"namespace": _ALL, "name": _ALL}, "nodeAffinity": _ALL},
+        "status": {"phase": _ALL},
+    },
     "ResourceSlice": {
         **_HEAD,
         "spec": {
             "driver": _ALL,
             "pool": {"name": _ALL, "generation": _ALL},
             "nodeName": _ALL,
+            "sharedCounters": _ALL,
             "devices": {"name": _ALL, **_DEVICE, "basic": _DEVICE},
         },
     },

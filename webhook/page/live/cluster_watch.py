@@ -129,8 +129,8 @@ def _touched_by(name: str, state: ClusterState) -> Callable[[str, str], None]:
             state.touch(NodeName(path))
         elif name == SCALERS or (name == "namespaces" and team == _team(name, path, state.world)):
             state.touch()
-        elif name == "priorityclasses":
-            return
+        elif name in {"priorityclasses", "persistentvolumes"}:
+            return  # no row shows them
         else:
             state.touch_all()
 

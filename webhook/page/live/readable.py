@@ -37,8 +37,15 @@ Json = Mapping[str, Any]
 UNKNOWN: Final = "you may not list all nodes and pods"
 """Why what depends on all nodes and pods is not said; as the commands say it."""
 
-_OF_NAMESPACES: Final = frozenset({"Pod", "ResourceClaim", "ResourceClaimTemplate", "HorizontalPodAutoscaler"})
-_OF_NODES: Final = frozenset({"Node", "ResourceSlice"})
+_OF_NAMESPACES: Final = frozenset(
+    {
+        *("Pod", "ResourceClaim", "ResourceClaimTemplate", "HorizontalPodAutoscaler"),
+        *("PodGroup", "PodDisruptionBudget", "LimitRange"),
+    }
+)
+_OF_NODES: Final = frozenset({"Node", "ResourceSlice", "DeviceTaintRule"})
+_OF_ALL: Final = frozenset({"PersistentVolume"})
+"""Kinds that name objects of all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +167,8 @@ class Readable:
             return self.viewer.sees(path.partition("/")[0])
         if kind == "Namespace":
             return self.viewer.sees(path)
+        if kind in _OF_ALL:
+            return self.viewer.sees_all
         return self.viewer.nodes if kind in _OF_NODES else True
 
 
