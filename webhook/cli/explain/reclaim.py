@@ -120,7 +120,8 @@ def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, 
         return
     counted = world.pod(gpu_pod.pod.uid) or gpu_pod.pod
     unpromised = counted._replace(promised=None)
-    if counted.promised is not None:
+    if counted.promised is not None:  # a pod that is known keeps the room that it was promised
+        world.remove_pod(counted.uid)
         world.set_pod(unpromised)
     if counted.demand.gpus or counted.demand.devices:
         reclaim_index.set(replace(gpu_pod, pod=unpromised))

@@ -22,6 +22,7 @@ from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.absent_nodes import AbsentNodes
+from webhook.core.placement.node_changes import NodeChanges
 from webhook.core.placement.rejecting_nodes import RejectingNodes
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
@@ -51,6 +52,7 @@ class World:
         self.now = 0
         self._tenancies = Tenancies(policy)
         self.pod_counts = PodCounts()
+        self.node_changes = NodeChanges()
         self.rejecting_nodes = RejectingNodes(lambda namespace: self.tenancy(namespace).team_name)
         self.tentative = TentativeReservations(self.pod_counts, self.rejecting_nodes)
         self._charged = ChargedPods(policy, tenancies=self._tenancies, pod_counts=self.pod_counts)
@@ -184,6 +186,7 @@ class World:
         if now != self.now:
             self.now = now
             self.absent_nodes.tick(now, self.maintained)
+            self.node_changes.tick(now)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
             self.stages.tick(now)
@@ -271,6 +274,8 @@ class World:
         self.minimums.remove_pod(uid)
         self.stages.forget(uid)
         self._charged.end_promotion(uid)
+        if (node := self.node_of(uid)) is not None:
+            self.node_changes.note(node)
         self._charged.remove(uid)
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
@@ -371,8 +376,11 @@ class World:
     # -- nodes
 
     def _set_fleet_node(self, node: Node) -> None:
-        if self.is_live and (before := self.fleet.get(node.name)) is not None:
-            self.absent_nodes.note(before, node)
+        before = self.fleet.get(node.name)
+        if self.is_live and before != node:
+            self.node_changes.note(node.name)
+            if before is not None:
+                self.absent_nodes.note(before, node)
         self.fleet.set(node)
         self.rejecting_nodes.set_node(node)
         (self.keeping.add if node.kept else self.keeping.discard)(node.name)
