@@ -103,7 +103,8 @@ def test_a_replica_set_loses_a_few_pods_to_it_and_runs_elsewhere(cluster):
             assert set(failed.values()) == {bad}
             assert 3 <= len(failed) <= 12, failed
             said = (
-                f"rejected pods of team a at their admission ({REASON}): Fairgate places none of the team's here until "
+                f"rejected pods of team a with nvidia.com/gpu 1 or more at their admission ({REASON}): Fairgate places "
+                f"no more of them here until "
             )
             wait_for(
                 cluster,

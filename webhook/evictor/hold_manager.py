@@ -65,7 +65,7 @@ class HoldManager:
         self._let_in: set[tuple[Uid, str]] = set()
         self._waiting_since: dict[Uid, float] = {}
         self.scheduler = SchedulerProgress(
-            cluster_view.reclaim_index.attempts, clock=clock, changes=cluster_view.world.node_changes
+            cluster_view.reclaim_index.attempts, clock=clock, changes=cluster_view.world.rejecting_nodes.changes
         )
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 

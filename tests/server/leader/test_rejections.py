@@ -45,8 +45,8 @@ def test_each_closing_is_one_event_on_the_node():
     assert (event.reason, event.namespace) == (EventReason.REJECTS_PODS, "default")
     assert event.reason.type is EventType.WARNING
     assert event.message == (
-        "rejected pods of team team-a at their admission (UnexpectedAdmissionError): Fairgate places none of the "
-        "team's here until 00:05:00 UTC; then one pod at a time tries the node, until one starts"
+        "rejected pods of team team-a at their admission (UnexpectedAdmissionError): Fairgate places no "
+        "more of them here until 00:05:00 UTC; then one pod at a time tries the node, until one starts"
     )
 
 

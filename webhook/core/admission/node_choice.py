@@ -61,7 +61,7 @@ def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, 
         if isinstance(choice, ChargedChoice) and (choice.node_choice.nodes or choice.node_choice.expected):
             return choice
     choice = _choose_by_topology(pod, assessed, world) if pod.topology else _choose(pod, assessed, world)
-    if world.rejecting_nodes.records and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
+    if world.rejecting_nodes and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
         return choice._replace(node_choice=_off_closed(choice.node_choice, assessed, world))
     return choice
 
@@ -142,9 +142,9 @@ def _placed(
     pod: Pod, options: list[PlacementOption], affinity: Affinity | None, assessed: Assessment, world: World
 ) -> list[tuple[PlacementOption, tuple[NodeName, ...]]]:
     """Return the options with room, and their nodes: nodes that reject pods last, or not at all."""
-    if not world.rejecting_nodes.records:
+    if not world.rejecting_nodes:
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
-    closed, last = world.rejecting_nodes.avoided(assessed.team.name, world.fleet)
+    closed, last = world.rejecting_nodes.avoided(assessed.team.name, pod, world.fleet)
     for avoided in (closed | last, closed) if last else (closed,):
         rest = [option._replace(slots=option.slots & ~avoided) for option in options]
         placed = [(option, nodes) for option in rest if (nodes := _place(pod, option, affinity, world))]
@@ -155,7 +155,7 @@ def _placed(
 
 def _off_closed(choice: NodeChoice, assessed: Assessment, world: World) -> NodeChoice:
     """Return a choice of preferred nodes that keeps the pod off those that reject its team's: others may be used."""
-    closed = world.rejecting_nodes.avoided(assessed.team.name, world.fleet).closed
+    closed = world.rejecting_nodes.avoided(assessed.team.name, assessed.pod, world.fleet).closed
     nodes = (world.fleet.get(name) for name in world.fleet.names_of(closed)[:_MOST_EXCLUDED])
     names = tuple(name for node in nodes if node is not None and (name := node.labels.get(HOSTNAME)))
     if not names:

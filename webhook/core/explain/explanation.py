@@ -142,7 +142,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
                 tier,
                 keep_whole=world.policy.placement.keep_whole,
                 spread=evaluate_topology(request, world.fleet, world.pod_counts),
-                avoided=world.rejecting_nodes.avoided(team.name, world.fleet),
+                avoided=world.rejecting_nodes.avoided(team.name, pod, world.fleet),
             )
             yield PoolStep(pool, None, search.candidates(), _node_step(node, search, world, team.name))
         else:
@@ -156,7 +156,7 @@ def _node_step(name: NodeName | None, search: NodeSearch, world: World, team: Te
         return None
     reasons = obstacles(fleet, node, search.demand, search.constraints, spread=search.spread)
     if search.avoided.closed & fleet.bit(node.name):
-        found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
+        found = [each for each in world.rejecting_nodes.on(node.name) if each.is_for(team, search.demand)]
         reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
     return NodeStep(node.name, reasons, None if reasons else search.place_of(node.name))
 

@@ -1,6 +1,6 @@
 """The input and the result of a round of planning."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -91,7 +91,7 @@ class ReclaimSnapshot:
     `idle` are victims that do not use their GPUs and go first by policy. `budget_seconds` and `minimum_runtime` are the
     policy's. `department_order` orders victims by their departments.
     `levels` are those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says
-    which pods share devices. `closed_to` are the nodes that reject the pods of a team, `keeping` those with places for
+    which pods share devices. `closed_to` returns the nodes that reject a pod, `keeping` those with places for
     moved pods. `minimums` are the replicas that workloads are to keep. `refused_nodes` says which nodes look free to a
     pod that its scheduler finds no room for.
     """
@@ -116,7 +116,7 @@ class ReclaimSnapshot:
     levels: tuple[str, ...] = ()
     sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)
-    closed_to: Mapping[TeamName, int] = field(default_factory=dict)
+    closed_to: Callable[[ReclaimPod], int] = lambda _: 0
     keeping: int = 0
     minimums: Minimums = field(default_factory=Minimums)
     refused_nodes: RefusedNodes = field(default_factory=RefusedNodes)

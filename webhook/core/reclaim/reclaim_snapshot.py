@@ -148,10 +148,10 @@ def take_snapshot(
         levels=world.policy.topology.levels,
         sharing=Sharing(world),
         group_domains=world.group_domains,
-        closed_to=world.rejecting_nodes.closed_to(world.fleet),
+        closed_to=lambda each: world.rejecting_nodes.avoided(each.team, each.pod, world.fleet).closed,
         keeping=_keeping(reclaim_index, world),
         minimums=world.minimums,
-        refused_nodes=refused_nodes or RefusedNodes(now=now, changes=world.node_changes),
+        refused_nodes=refused_nodes or RefusedNodes(now=now, changes=world.rejecting_nodes.changes),
     )
 
 

@@ -171,7 +171,7 @@ class Trial:
         return bool(self._fleet.bit(node) & self._coming)
 
     def _open_to(self, waiting: ReclaimPod) -> int:
-        closed = self._snapshot.keeping | self._snapshot.closed_to.get(waiting.team, 0)
+        closed = self._snapshot.keeping | self._snapshot.closed_to(waiting)
         return self._fleet.open_bits & ~(closed | self.closed_nodes.to(waiting))
 
     def _allowed(self, waiting: ReclaimPod) -> int:

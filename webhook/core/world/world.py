@@ -1,8 +1,7 @@
 """The world: the nodes, GPU pods and usage that a decision is made from, updated by events.
 
 Between two events it does not change, and a decision contains no `await`: on one event loop that is the lock. An
-admitted pod is *assumed* at once (its charge reserved, its room taken on the first node chosen), then *confirmed* when
-the watch shows it, or *forgotten* when the ledger reports that the reservation is no longer needed.
+admitted pod is *assumed* at once (charged, its room taken on the first node), then *confirmed* or *forgotten*.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +21,6 @@ from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.absent_nodes import AbsentNodes
-from webhook.core.placement.node_changes import NodeChanges
 from webhook.core.placement.rejecting_nodes import RejectingNodes
 from webhook.core.quota.departments import DepartmentUsage
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
@@ -42,8 +40,7 @@ from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 class World:
     """Nodes, pods, namespaces and the usage of all teams, under one policy.
 
-    `is_live`: the world is fed by a cluster, so the event of an unknown namespace is still to come. `now` is the time
-    last passed to `tick`, in seconds of Unix time, 0 before that.
+    `is_live`: a cluster feeds it, and the event of an unknown namespace is still to come. `now` is of the last `tick`.
     """
 
     def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
@@ -52,7 +49,6 @@ class World:
         self.now = 0
         self._tenancies = Tenancies(policy)
         self.pod_counts = PodCounts()
-        self.node_changes = NodeChanges()
         self.rejecting_nodes = RejectingNodes(lambda namespace: self.tenancy(namespace).team_name)
         self.tentative = TentativeReservations(self.pod_counts, self.rejecting_nodes)
         self._charged = ChargedPods(policy, tenancies=self._tenancies, pod_counts=self.pod_counts)
@@ -186,7 +182,6 @@ class World:
         if now != self.now:
             self.now = now
             self.absent_nodes.tick(now, self.maintained)
-            self.node_changes.tick(now)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
             self.stages.tick(now)
@@ -238,6 +233,7 @@ class World:
             self.minimums.set_pod(pod.uid, pod.replica, is_ready=pod.is_ready and not pod.is_terminating)
         since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
         stage, node = self.stages.place(pod, reserved or pod.promised)
+        self.rejecting_nodes.unused.see(pod, now=self.now)
         if before is None or before.is_reserved:  # it arrives; it may have been assumed several times
             user = pod.user or (None if before is None else before.pod.user)
             self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=user)
@@ -273,9 +269,8 @@ class World:
         self.gangs.discard(uid)
         self.minimums.remove_pod(uid)
         self.stages.forget(uid)
+        self.rejecting_nodes.remove_pod(uid, self.pod(uid))
         self._charged.end_promotion(uid)
-        if (node := self.node_of(uid)) is not None:
-            self.node_changes.note(node)
         self._charged.remove(uid)
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
@@ -376,13 +371,11 @@ class World:
     # -- nodes
 
     def _set_fleet_node(self, node: Node) -> None:
-        before = self.fleet.get(node.name)
-        if self.is_live and before != node:
-            self.node_changes.note(node.name)
-            if before is not None:
-                self.absent_nodes.note(before, node)
+        before = self.fleet.get(node.name) if self.is_live else node
+        if self.is_live and before is not None:
+            self.absent_nodes.note(before, node)
         self.fleet.set(node)
-        self.rejecting_nodes.set_node(node)
+        self.rejecting_nodes.set_node(node, before=before)
         (self.keeping.add if node.kept else self.keeping.discard)(node.name)
         if node.maintenance is not None:
             self.maintained[node.name] = node.maintenance
