@@ -13,6 +13,7 @@ from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.reclaim.held_room import current, holds, is_served, is_short, waits_for
 from webhook.core.reclaim.reclaim_plan import Move
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
@@ -82,9 +83,10 @@ class HoldManager:
         found = {gpu_pod.uid for gpu_pod in self._reclaim_index.waiting() if gpu_pod.team in teams} if teams else set()
         return found | self.waiting.paused()
 
-    def without_effect(self) -> list[Uid]:
+    def without_effect(self) -> list[ReclaimPod]:
         """Return the waiting pods for which room was made so often without effect that no more is."""
-        return [uid for uid in self.waiting.given_up() if uid in self._waiting_since]
+        found = map(self._reclaim_index.get, self.waiting.given_up())
+        return [gpu_pod for gpu_pod in found if gpu_pod is not None and gpu_pod.is_waiting]
 
     def under_way(self) -> Counter[TeamName]:
         """Return how many waiting pods of each team have held room that is free, or whose victims may go now.

@@ -142,7 +142,7 @@ class Reclaimer:
             return
         self._round = found
         refused = found.refused + self._limits.refused
-        self._reporter.not_planned(refused, unseen=found.unseen, without_effect=self._manager.without_effect())
+        self._reporter.not_planned(refused, unseen=found.unseen, without_effect=len(self._manager.without_effect()))
         if found.moves:
             notice_seconds = self._cluster_view.world.policy.reclaim.notice_seconds
             at = int(self._clock()) + notice_seconds

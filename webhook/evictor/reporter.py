@@ -80,16 +80,16 @@ class EvictionReporter:
         refused: Iterable[NotPlanned],
         *,
         unseen: Mapping[Uid, Sequence[NodeName]] = NO_NODES,
-        without_effect: Sequence[Uid] = (),
+        without_effect: int = 0,
     ) -> None:
         """Report pods for which nothing can be done, once for each cause.
 
-        `unseen` are nodes that look free to them; `without_effect` are pods that had room made and did not use it,
-        which was reported then.
+        `unseen` are nodes that look free to them; `without_effect` is for how many pods room was made that they
+        did not use, which was reported then.
         """
         there = {each.waiting.uid: each for each in refused if each.cause is not NoPlan.FITS}
         causes = Counter(each.cause for each in there.values())
-        self._metrics.refused(causes | Counter({NoPlan.NO_EFFECT: len(without_effect)}))
+        self._metrics.refused(causes | Counter({NoPlan.NO_EFFECT: without_effect}))
         self._reported = {uid: cause for uid, cause in self._reported.items() if uid in there}
         for uid, (waiting, cause) in there.items():
             if self._reported.get(uid) is not cause:

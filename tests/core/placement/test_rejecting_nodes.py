@@ -348,7 +348,7 @@ def test_a_team_has_so_many_nodes_in_memory():
     nodes = RejectingNodes()
     nodes.tick(NOW)
     for number in range(2 * MOST_NODES):
-        nodes.set_node(node(f"n{number}"))
+        nodes.set_node(node(f"n{number}"), before=None)
         for strike in range(STRIKES):
             nodes.note(rejection(f"n{number}", at=NOW - 2 * MOST_NODES + number, uid=f"{number}-{strike}"))
     assert len(nodes.records[TeamName("team-a")]) == MOST_NODES

@@ -21,6 +21,10 @@ _UNEVICTABLE: Final = (
     "others go instead while there are any: mend the webhook or policy that is named, or the node; "
     "docs/evictor.md#victims-that-cannot-be-evicted"
 )
+_UNSERVED: Final = (
+    "Fairgate sees room that its scheduler does not use: the report says why; "
+    "docs/evictor.md#where-kube-scheduler-sees-no-room"
+)
 _LOGS: Final = "see the process's log, and its rights in docs/operations.md#rights"
 
 
@@ -108,6 +112,8 @@ def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
     problems = [*_silent(check, found.silent), *wrong(check, messages, _LOGS)]
     texts = [text for each in found.alive for text in each.report.unevictable]
     problems += wrong(check, [f"a borrowing pod cannot be evicted: {text}" for text in texts], _UNEVICTABLE)
+    texts = [text for each in found.alive for text in each.report.unserved]
+    problems += wrong(check, [f"room was made without effect for a waiting pod: {text}" for text in texts], _UNSERVED)
     texts = [f"{each.name} moves no pods: {each.report.moving}" for each in found.alive if each.report.moving]
     problems += wrong(check, texts, "its rights are those of `fairgate manifests`: apply them again")
     elected = _election(check, found, "evictor", "only the leader evicts")
