@@ -60,7 +60,7 @@ def volumes(cluster, namespace: str, *names: str, mode: str = "ReadWriteOnce") -
         cluster.api.create(claims, claim)
         wait_for(
             cluster,
-            lambda name=name: cluster.api.get(f"{claims}/{name}")["status"].get("phase") == "Bound",
+            lambda path=f"{claims}/{name}": cluster.api.get(path)["status"].get("phase") == "Bound",
             what="bound",
         )
 
@@ -233,3 +233,27 @@ def test_explain_and_the_evictor_say_the_same_of_a_pod_that_no_eviction_helps(cl
         shown = CliRunner().invoke(main, ["explain", *options, "pod/owner"])
         assert "ReadWriteOncePod" in json.loads(shown.output)["reclaim"]["why"]
         assert len(alive(cluster, scene.team_a)) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(("taint", "node", "example.com/maintenance=x:NoSchedule"), id="a taint"),
+        pytest.param(("label", "node", "team-b=no", "--overwrite"), id="a label"),
+    ],
+)
+def test_a_plan_ends_once_its_node_does_not_take_the_pod(cluster, change):
+    verb, kind, what = change[:3]
+    nodes = make_nodes(cluster, 2, gpus=8, labels={"team-b": "yes"})
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 5s}") as fairgate:
+        mine = fairgate.team_a
+        fill(cluster, mine, 16, labels=BORROWS, cpu="1", memory="1Gi")
+        with evictor(fairgate) as running:
+            create_pod(cluster, fairgate.team_b, pod("owner", gpus=3, nodeSelector={"team-b": "yes"}, **SIZE))
+            (planned,) = wait_for(cluster, lambda: running.said("plan"), what="a plan")
+            cluster.kubectl(verb, kind, planned["node"], what, *change[3:])
+            wait_bound(cluster, fairgate.team_b, "owner")
+            (other,) = set(nodes) - {planned["node"]}
+            assert node_of(cluster, fairgate.team_b, "owner") == other
+            assert len(running.said("evicted")) == 3
+            assert len(alive(cluster, mine)) == 13

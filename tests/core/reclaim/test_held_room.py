@@ -6,12 +6,19 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, reclaim_pod, take
-from tests.core.support.reservations import NODE, full, kept
+from tests.core.support.reservations import EMPTY, NODE, POOR, full, kept
 from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import GangId, NodeName, TeamName, Uid
+from webhook.core.model.selector import Constraints, Effect, Taint
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.held_room import inherited, is_short, trimmed
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.core.world.world import World
+
+TAINT = Taint("example.com/maintenance", Effect.NO_SCHEDULE)
 
 
 def short(reclaim_index, world, node_hold):
@@ -154,3 +161,27 @@ def test_places_count_as_room_that_is_needed():
     enough = NodeHold("h1", NODE, 99, (), places=four)
     assert not short(reclaim_index, world, enough)
     assert short(reclaim_index, world, replace(enough, places=(*four, place_for("one more"))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        pytest.param({}, ["b"], id="as it was"),
+        pytest.param({"taints": (TAINT,)}, [], id="a taint that the pod does not tolerate"),
+        pytest.param({"labels": {"pool": "other"}}, [], id="a label that the pod does not select"),
+        pytest.param({"gpus": 1}, [], id="fewer devices than the pod asks for"),
+    ],
+)
+def test_a_node_that_changed_keeps_room_only_for_pods_that_it_takes(changes, want):
+    selects = Constraints(node_selector=(("pool", "ours"),))
+    world = World(POOR)
+    world.set_node(make.node("n0", labels={"pool": "ours"}))
+    reclaim_index = ReclaimIndex(POOR.reclaim)
+    for each in (*full(), asker("b", 2, constraints=selects)):
+        take(each, reclaim_index, world)
+    (move,) = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW)).moves
+    node_hold = EMPTY.joined(move, at=NOW, until=NOW + 90)
+    world.set_node(make.node("n0", **{"labels": {"pool": "ours"}} | changes))
+    left = trimmed(node_hold, reclaim_index, world.fleet)
+    assert [each.uid for each in (() if left is None else left.beneficiaries)] == want
+    assert bool(left and left.targets) is bool(want)
