@@ -65,9 +65,8 @@ class HoldManager:
         self._written: dict[NodeName, NodeHold | None] = {}
         self._let_in: set[tuple[Uid, str]] = set()
         self._waiting_since: dict[Uid, float] = {}
-        self.scheduler = SchedulerProgress(
-            cluster_view.reclaim_index.attempts, clock=clock, changes=cluster_view.world.rejecting_nodes.changes
-        )
+        attempts, changes = cluster_view.reclaim_index.attempts, cluster_view.world.rejecting_nodes.changes
+        self.scheduler = SchedulerProgress(attempts, clock=clock, changes=changes)
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
     # -- input of plans
@@ -239,10 +238,7 @@ class HoldManager:
         self._placed[uid] = self._clock(), team
 
     def begin(self, target: EvictionTarget, node: NodeName) -> bool:
-        """Whether a victim is still to be evicted for the room of a node; if so, its eviction counts as sent.
-
-        Not where the node changed since the last look, and does not take the pod any more that it is evicted for.
-        """
+        """Whether a victim is still to be evicted, for a pod that its node would take; its eviction then counts as sent."""
         hold, fleet = self.node_holds.get(node), self._cluster_view.world.fleet
         for each in () if hold is None else hold.beneficiaries:
             if each.uid == target.beneficiary and not is_served(each, node, self._reclaim_index, fleet):

@@ -336,7 +336,7 @@ def test_a_tenant_alone_closes_no_node_for_others(events):
 
 def test_a_list_of_any_length_is_bounded():
     fresh = RejectingNodes()
-    fresh.set_node(node("n0"))
+    fresh.set_node(node("n0"), before=None)
     for number in range(100_000):
         fresh.note(rejection(at=NOW - 100_000 + number))
     assert sum(map(len, fresh._early.values())) <= 128

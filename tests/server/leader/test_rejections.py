@@ -69,6 +69,6 @@ def test_the_report_names_node_team_and_count():
     assert list(reporter.texts()) == []
     reject(place, times=5)
     assert list(reporter.texts()) == [
-        "node n0: the last 5 pods of team team-a were rejected there (UnexpectedAdmissionError); closed to the team "
+        "node n0: the last 5 pods of team team-a were rejected there (UnexpectedAdmissionError); closed to them "
         "until 00:05:00 UTC"
     ]

@@ -144,7 +144,7 @@ def _placed(
     """Return the options with room, and their nodes: nodes that reject pods last, or not at all."""
     if not world.rejecting_nodes:
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
-    closed, last = world.rejecting_nodes.avoided(assessed.team.name, pod, world.fleet)
+    closed, last, _ = world.rejecting_nodes.avoided(assessed.team.name, pod, world.fleet)
     for avoided in (closed | last, closed) if last else (closed,):
         rest = [option._replace(slots=option.slots & ~avoided) for option in options]
         placed = [(option, nodes) for option in rest if (nodes := _place(pod, option, affinity, world))]

@@ -30,6 +30,7 @@ class Exclusion(StrEnum):
     CORDONED = "cordoned"
     HELD = "held for waiting pods"
     REJECTS = "rejected the team's last pods"
+    UNUSED = "kube-scheduler finds no room for pods of the same controller"
     CONSTRAINTS = "selectors, affinity or taints"
     NEVER = "too small even when empty"
     LESSENED = "offers fewer devices now than it has"
@@ -135,7 +136,7 @@ class NodeSearch:
         if not filters.able & bit:
             return Exclusion.LESSENED if filters.could & bit else Exclusion.NEVER
         if self.avoided.closed & bit:
-            return Exclusion.REJECTS
+            return Exclusion.UNUSED if self.avoided.unused & bit else Exclusion.REJECTS
         if (why := topology_obstacle(self.spread, bit)) is not None:
             return why
         requests, free = self.demand.requests, self.fleet.free

@@ -13,7 +13,7 @@ from webhook.core.admission.old_pods import OldPods, old_pods
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejections
-from webhook.core.explain.candidates import Candidates, NodeSearch
+from webhook.core.explain.candidates import Candidates, Exclusion, NodeSearch
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.amount import Units
@@ -155,7 +155,9 @@ def _node_step(name: NodeName | None, search: NodeSearch, world: World, team: Te
     if node is None:
         return None
     reasons = obstacles(fleet, node, search.demand, search.constraints, spread=search.spread)
-    if search.avoided.closed & fleet.bit(node.name):
+    if search.avoided.unused & fleet.bit(node.name):
+        reasons = (*reasons, f"{Exclusion.UNUSED}; Fairgate cannot see why")
+    elif search.avoided.closed & fleet.bit(node.name):
         found = [each for each in world.rejecting_nodes.on(node.name) if each.is_for(team, search.demand)]
         reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
     return NodeStep(node.name, reasons, None if reasons else search.place_of(node.name))

@@ -38,7 +38,7 @@ TRY_SECONDS: Final = 120
 """How long one pod tries a node before the next one may: kubelet rejects within seconds."""
 
 REMEMBERED_SECONDS: Final = 3600
-"""How long a node is taken last after it was closed, or had its last rejection."""
+"""How long a node is taken last after its last closing or rejection."""
 
 MOST_NODES: Final = 256
 """Nodes that are remembered for each team, those with the latest rejections."""
@@ -51,7 +51,6 @@ _MOST_EARLY: Final = 64
 _SWEEP_SECONDS: Final = 60
 _MOST_UIDS: Final = 64
 """Pods rejected by a node within one second that are distinguished."""
-
 
 Shape = tuple[tuple[ResourceName, int], ...]
 """What a pod asks for, as far as it may be the cause of its rejection: the amounts of some resources, sorted."""
@@ -110,10 +109,11 @@ class ClosedNode(NamedTuple):
 
 
 class AvoidedNodes(NamedTuple):
-    """Bitmaps of the nodes that a pod may not use now, and of those that it takes last."""
+    """Bitmaps of the nodes that a pod may not use now (`unused` for its scheduler), and of those that it takes last."""
 
     closed: int = 0
     last: int = 0
+    unused: int = 0
 
 
 NOTHING_AVOIDED: Final = AvoidedNodes()
@@ -274,7 +274,7 @@ class RejectingNodes:
         """Return the nodes that a pod of a team may not use now, and those that it takes last."""
         found = self._rejecting(team, pod.demand, fleet)
         unused = self.unused.closed_to(pod, fleet)
-        return AvoidedNodes(found.closed | unused, found.last & ~unused) if unused else found
+        return AvoidedNodes(found.closed | unused, found.last & ~unused, unused) if unused else found
 
     def _rejecting(self, team: TeamName, demand: Demand, fleet: Fleet) -> AvoidedNodes:
         if not self.records:

@@ -93,8 +93,13 @@ def _read(found: _Condition) -> Condition:
         obstacle = Obstacle.GATE if found.reason == "SchedulingGated" else Obstacle.OTHER
         return Condition(Unbound(obstacle, _shown(message or found.reason or "")), since, False, False, False)
     is_for_room = any(words in message for words in _ROOM) or _GROUP.search(message) is not None
-    is_for_zone, text = any(words in message for words in _ZONES), _shown(_said(message))
-    return Condition(_unbound(message), since, is_for_room, _TAINTED in message, True, is_for_zone, text)
+    is_for_zone = any(words in message for words in _ZONES)
+    return Condition(_unbound(message), since, is_for_room, _TAINTED in message, True, is_for_zone, _text(message))
+
+
+@lru_cache(maxsize=1024)
+def _text(message: str) -> str:
+    return _shown(_said(message))
 
 
 def _said(message: str) -> str:
