@@ -238,7 +238,7 @@ class HoldManager:
         self._placed[uid] = self._clock(), team
 
     def begin(self, target: EvictionTarget, node: NodeName) -> bool:
-        """Whether a victim is still to be evicted, for a pod that its node would take; its eviction then counts as sent."""
+        """Whether a victim is still to be evicted, for a pod that the node takes; then its eviction counts as sent."""
         hold, fleet = self.node_holds.get(node), self._cluster_view.world.fleet
         for each in () if hold is None else hold.beneficiaries:
             if each.uid == target.beneficiary and not is_served(each, node, self._reclaim_index, fleet):

@@ -2,9 +2,14 @@
 
 import pytest
 
-from tests.core.support.make import node, pod, policy, resident
-from webhook.core.model.names import NodeName
-from webhook.core.model.pod import Obstacle, Owner, Unbound
+from tests.core.support.make import ALICE, node, pod, policy, resident
+from tests.core.support.outcomes import admitted
+from webhook.core.admission.admission import admit
+from webhook.core.admission.unplaced import without_room
+from webhook.core.model.decision import Admit, Queue
+from webhook.core.model.names import Namespace, NodeName
+from webhook.core.model.pod import NamespaceFacts, Obstacle, Owner, Unbound
+from webhook.core.model.selector import Operator
 from webhook.core.placement.unused_nodes import CLOSED_SECONDS, MOST, PATIENCE_SECONDS
 from webhook.core.world.world import World
 
@@ -24,7 +29,9 @@ def place_of(*pods, seconds=PATIENCE_SECONDS):
     """A live world after the scheduler had so long for the pods."""
     place = World(policy(), is_live=True)
     for number in range(2):
-        place.set_node(node(f"n{number}", gpus=8))
+        place.set_node(node(f"n{number}", gpus=8, labels={"kubernetes.io/hostname": f"n{number}"}))
+    for name in ("team-a", "team-b"):
+        place.set_namespace(NamespaceFacts(Namespace(name)))
     place.tick(NOW)
     for each in pods:
         place.set_pod(each)
@@ -91,3 +98,25 @@ def test_no_number_of_controllers_fills_the_memory():
     pods = [waiting(f"w{number}", owner=Owner("Job", f"j{number}")) for number in range(2 * MOST)]
     place = place_of(*pods)
     assert sum(bool(closed(place, owner=each.owner)) for each in pods) == MOST
+
+
+def decided(place, *, owner=WEB, **more):
+    return admit(pod(1, namespace="team-a")._replace(owner=owner, **more), ALICE, place)
+
+
+def test_while_only_such_a_node_has_room_the_next_pod_waits_in_line_uncharged():
+    place = place_of(waiting(), resident(8, uid="x", namespace="team-b", node="n1"))
+    decision = decided(place)
+    assert isinstance(decision, Queue)
+    want = "kube-scheduler finds no room on node n0 for such pods, and Fairgate cannot see why"
+    assert want in without_room(decision.reason).text
+    assert isinstance(decided(place, owner=OTHER), Admit), "others start there"
+
+
+def test_a_pod_whose_nodes_are_only_preferred_is_kept_off_it():
+    decision = decided(place_of(waiting()), has_open_constraints=True)
+    assert admitted(decision).node_choice.nodes[0] == "n1"
+    (term,) = admitted(decision).node_choice.pool_terms
+    assert [(each.key, each.operator, each.values) for each in term] == [
+        ("kubernetes.io/hostname", Operator.NOT_IN, ("n0",))
+    ]
