@@ -5,8 +5,9 @@ import pytest
 from tests.attacks.attacker import make_attacker
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_bound, wait_for
-from tests.scenarios.standing_fairgate import serve_fairgate
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_bound, wait_for, wait_unschedulable
+from tests.scenarios.evictor import evictor, fill
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 from tests.scenarios.test_rejecting_nodes import settled_nodes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -43,3 +44,24 @@ def test_a_tenant_writes_no_rejection_itself(cluster):
         with pytest.raises(ApiError, match="forbidden"):
             attacker.api.patch(f"/api/v1/namespaces/{fairgate.team_a}/pods/born-so/status", {"status": status})
         assert [each["status"].get("reason") for each in list_pods(cluster, fairgate.team_a)] == [None]
+
+
+def test_pods_that_kube_scheduler_refuses_for_a_cause_of_their_own_close_no_node_to_others(cluster):
+    """As pods of one ReplicaSet with a volume that one of them uses alone: their reports count for themselves."""
+    nodes = settled_nodes(cluster, 2)
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        attacker = make_attacker(cluster, fairgate.team_a)
+        term = {"labelSelector": {"matchLabels": {"app": "own"}}, "topologyKey": "kubernetes.io/hostname"}
+        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        fill(cluster, fairgate.team_b, 8, gpus=1, cpu="1", memory="1Gi", labels={TIER: "preemptible"})
+        for number in range(4):
+            attacker.create_pod(
+                pod(f"own-{number}", gpus=2, cpu="1", memory="1Gi", labels={"app": "own"}, affinity=apart)
+            )
+        for name in ("own-2", "own-3"):
+            wait_unschedulable(cluster, fairgate.team_a, name)
+        for number in range(4):
+            create_pod(cluster, fairgate.team_b, pod(f"honest-{number}", gpus=1, cpu="1", memory="1Gi"))
+        bound = [wait_bound(cluster, fairgate.team_b, f"honest-{number}") for number in range(4)]
+        assert set(bound) <= set(nodes)
+        assert running.said("evicted") == []

@@ -18,9 +18,14 @@ def fail_apart(backoff, clock):
     return backoff.fail("t")
 
 
-def test_a_pod_that_does_not_use_its_room_gets_the_long_pause_in_the_end():
+def test_a_pod_that_does_not_use_its_room_gets_the_long_pause_after_the_second_try():
     patience = PodBackoff(Clock())
-    assert [patience.fail("p", is_own_fault=True) for _ in range(5)] == [None, None, None, None, LONG_SECONDS]
+    assert [patience.fail("p", is_own_fault=True) for _ in range(4)] == [
+        None,
+        LONG_SECONDS,
+        2 * LONG_SECONDS,
+        4 * LONG_SECONDS,
+    ]
 
 
 def test_a_pod_whose_room_others_take_never_gets_the_long_pause():

@@ -135,13 +135,13 @@ async def test_room_is_kept_while_kube_scheduler_is_behind(stage, fit):
 
 
 async def waste(stage, wait):
-    """Have room made that is not used while a call of `wait` goes on, until the team is paused."""
+    """Have room made that is not used while a call of `wait` goes on, until the pod is left alone."""
     async with stage.leader() as manager:
         for tries in range(1, TRIES + 1):
             await ask(stage)
             await wait()
             assert not stage.taints("n0"), tries
-            assert manager.teams.paused() or tries < TRIES
+            assert manager.waiting.paused() or tries < TRIES
             await asyncio.sleep(50)  # its own pause
     assert "CannotReclaim" in stage.reasons()
 

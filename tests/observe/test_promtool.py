@@ -118,7 +118,7 @@ TROUBLE = {
     "FairgateCAExpires": {'fairgate_ca_expiration_timestamp_seconds{instance="s"}': f"{6 * DAY}"},
     "FairgateCANotPublished": {'fairgate_ca_published{instance="s"}': "0"},
     "FairgateEvictorAbsent": {'fairgate_build_info{component="evictor",instance="e"}': None},
-    "FairgateShareNotReclaimed": {'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "2"},
+    "FairgateShareNotReclaimed": {'fairgate_reclaim_waiting_pods{cause="RoomRefused"}': "2"},
     "FairgateEvictionsRefused": {'fairgate_reclaim_evictions_total{outcome="refused"}': "0+1"},
     "FairgateHoldsBroken": {"fairgate_reclaim_broken_holds_total": "0+1"},
     "FairgateMovedPodsNotBack": {'fairgate_moves_stopped_total{reason="NotBack"}': "0+1"},

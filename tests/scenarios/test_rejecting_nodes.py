@@ -103,7 +103,8 @@ def test_a_replica_set_loses_a_few_pods_to_it_and_runs_elsewhere(cluster):
             assert set(failed.values()) == {bad}
             assert 3 <= len(failed) <= 12, failed
             said = (
-                f"rejected pods of team a at their admission ({REASON}): Fairgate places none of the team's here until "
+                f"rejected pods of team a with nvidia.com/gpu 1 or more at their admission ({REASON}): Fairgate places "
+                f"no more of them here until "
             )
             wait_for(
                 cluster,
@@ -160,3 +161,34 @@ def test_it_is_used_again_once_a_pod_of_the_team_starts_there(cluster):
         wait_for(cluster, lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" > rejected, what="a later second")
         create_pod(cluster, ours, pod("sent-there", gpus=1, nodeName=bad))
         assert wait_bound(cluster, ours, "waits") == bad
+
+
+def test_pods_that_are_too_large_for_it_keep_no_smaller_pod_off(cluster):
+    """As a topology manager rejects six GPUs that are not aligned, and admits one."""
+    (bad,) = settled_nodes(cluster, 1)
+    with serve_fairgate(cluster) as fairgate:
+        ours = fairgate.team_a
+        for number in range(3):
+            name = f"wide-{number}"
+            create_pod(cluster, ours, pod(name, gpus=6, annotations={"fairgate.test/rejected-by": bad}))
+            wait_for(
+                cluster,
+                lambda name=name: get_pod(cluster, ours, name)["status"].get("phase") == "Failed",
+                what=f"{name} is rejected",
+            )
+        wait_for(
+            cluster,
+            lambda: fairgate.metric("fairgate_node_rejecting_teams", node=bad) == 1,
+            what="the node is closed to pods of six GPUs",
+        )
+        create_pod(cluster, ours, pod("wide-next", gpus=6))
+        wait_for(
+            cluster,
+            lambda: (
+                "rejected the last 3 pods"
+                in get_pod(cluster, ours, "wide-next")["metadata"]["annotations"].get("fairgate.dev/waiting", "")
+            ),
+            what="a pod of six GPUs waits in line",
+        )
+        create_pod(cluster, ours, pod("small", gpus=1))
+        assert wait_bound(cluster, ours, "small") == bad

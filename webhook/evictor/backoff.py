@@ -6,14 +6,21 @@ from typing import Final, Generic, TypeVar
 
 _K = TypeVar("_K", bound=str)
 
-TRIES: Final = 5
-"""How often in a row room is made for one pod that does not use it, before the long pause."""
+TRIES: Final = 2
+"""How often room is made for one pod that does not use it, before the long pause: what its scheduler knows and Fairgate
+does not see costs others no more than that."""
 
 PAUSE_SECONDS: Final = 5.0
-"""Pause after the second failed try; it doubles with each."""
+"""Pause after the second try whose room others took; it doubles with each …"""
+
+SHORT_PAUSES: Final = 3
+"""… so often."""
 
 LONG_SECONDS: Final = 600.0
-"""Pause after the last: something is wrong that evictions do not solve."""
+"""Pause after the last: something is wrong that evictions do not solve. It doubles with each further try …"""
+
+LONGEST_SECONDS: Final = 4 * 3600.0
+"""… up to this."""
 
 TOGETHER_SECONDS: Final = 1.0
 """Failed tries within so long count as one: the deletion of a Job deletes all of its pods."""
@@ -49,25 +56,34 @@ class PodBackoff(_Pauses[_K]):
     """Counts failed tries by key."""
 
     _tries: dict[_K, int] = field(default_factory=dict)
+    _unused: dict[_K, int] = field(default_factory=dict)
 
     def fail(self, key: _K, *, is_own_fault: bool) -> float | None:
         """Count a failed try; return the pause if it is the long one, else None.
 
-        Where other pods took the room, pauses grow no further than to the last short one.
+        Where other pods took the room, pauses are short.
         """
+        if is_own_fault:
+            unused = self._unused[key] = self._unused.get(key, 0) + 1
+            if unused < TRIES:
+                return None
+            seconds = min(LONGEST_SECONDS, LONG_SECONDS * 2.0 ** min(unused - TRIES, 20))
+            self.pause(key, seconds)
+            return seconds
         tries = self._tries[key] = self._tries.get(key, 0) + 1
-        if tries >= TRIES and is_own_fault:
-            del self._tries[key]
-            self.pause(key, LONG_SECONDS)
-            return LONG_SECONDS
         if tries > 1:
-            self.pause(key, PAUSE_SECONDS * 2 ** min(tries - 2, TRIES - 2))
+            self.pause(key, PAUSE_SECONDS * 2 ** min(tries - 2, SHORT_PAUSES))
         return None
+
+    def given_up(self) -> list[_K]:
+        """Return the keys that have the long pause, or are tried once more after it."""
+        return [key for key, unused in self._unused.items() if unused >= TRIES]
 
     def forget(self, key: _K) -> None:
         """Forget a key: the pod is placed or gone."""
         self._until.pop(key, None)
         self._tries.pop(key, None)
+        self._unused.pop(key, None)
 
 
 @dataclass(slots=True)

@@ -11,8 +11,9 @@ from typing import Final
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.held_room import current, holds, is_short, waits_for
+from webhook.core.reclaim.held_room import current, holds, is_served, is_short, waits_for
 from webhook.core.reclaim.reclaim_plan import Move
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
@@ -64,7 +65,8 @@ class HoldManager:
         self._written: dict[NodeName, NodeHold | None] = {}
         self._let_in: set[tuple[Uid, str]] = set()
         self._waiting_since: dict[Uid, float] = {}
-        self._scheduler = SchedulerProgress(cluster_view.reclaim_index.attempts, clock=clock)
+        attempts, changes = cluster_view.reclaim_index.attempts, cluster_view.world.rejecting_nodes.changes
+        self.scheduler = SchedulerProgress(attempts, clock=clock, changes=changes)
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
     # -- input of plans
@@ -79,6 +81,11 @@ class HoldManager:
         teams = self.teams.paused()
         found = {gpu_pod.uid for gpu_pod in self._reclaim_index.waiting() if gpu_pod.team in teams} if teams else set()
         return found | self.waiting.paused()
+
+    def without_effect(self) -> list[ReclaimPod]:
+        """Return the waiting pods for which room was made so often without effect that no more is."""
+        found = map(self._reclaim_index.get, self.waiting.given_up())
+        return [gpu_pod for gpu_pod in found if gpu_pod is not None and gpu_pod.is_waiting]
 
     def under_way(self) -> Counter[TeamName]:
         """Return how many waiting pods of each team have held room that is free, or whose victims may go now.
@@ -137,6 +144,8 @@ class HoldManager:
         now = self._clock()
         beneficiaries = [each.uid for node_hold in self.node_holds.values() for each in node_hold.beneficiaries]
         self._waiting_since = {uid: self._waiting_since.get(uid, now) for uid in (*waiting, *beneficiaries)}
+        for uid in self.scheduler.forget_others(self._waiting_since):
+            self.waiting.forget(uid)
 
     def accept(self, moves: Iterable[Move], *, notice_seconds: int) -> None:
         """Add plans; nothing is done yet."""
@@ -166,7 +175,7 @@ class HoldManager:
         """End holds that are over or will not have their room; return the announced targets that are not evicted."""
         now = self._clock()
         self._note_short_lives()
-        self._scheduler.look()
+        self.scheduler.look()
         self._reclaim_index.expire(before=now - UNSEEN_SECONDS)
         self.unevictable.tidy()
         served = self._evictions.beneficiaries()
@@ -234,7 +243,11 @@ class HoldManager:
         self._placed[uid] = self._clock(), team
 
     def begin(self, target: EvictionTarget, node: NodeName) -> bool:
-        """Whether a victim is still to be evicted for the room of a node; if so, its eviction counts as sent."""
+        """Whether a victim is still to be evicted, for a pod that the node takes; then its eviction counts as sent."""
+        hold, fleet = self.node_holds.get(node), self._cluster_view.world.fleet
+        for each in () if hold is None else hold.beneficiaries:
+            if each.uid == target.beneficiary and not is_served(each, node, self._reclaim_index, fleet):
+                return False
         return not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
 
     def answered(self, target: EvictionTarget, outcome: Outcome) -> None:
@@ -257,7 +270,7 @@ class HoldManager:
     def _keep(self, node: NodeName, node_hold: NodeHold | None) -> None:
         self._evictions.keep(node, node_hold, is_going=self._reclaim_index.is_going)
         if node_hold is None:
-            self._scheduler.set_free(node, is_free=False)
+            self.scheduler.set_free(node, is_free=False)
 
     def _is_in(self, beneficiary: Beneficiary, node_hold: NodeHold) -> bool:
         """Whether a waiting pod tolerates the taint of a hold, by a patch of this leader or of an earlier one."""
@@ -277,9 +290,13 @@ class HoldManager:
         """Report the pods of a hold that are placed, and count those that ended: others were evicted for nothing."""
         for beneficiary in before.beneficiaries:
             if after is None or beneficiary not in after.beneficiaries:
+                gpu_pod, team = self._reclaim_index.get(beneficiary.uid), served.get(beneficiary.uid)
+                if waits_for(beneficiary, gpu_pod):
+                    self._reporter.broken((beneficiary,), node=before.node, why="the node takes it no longer")
+                    self._lose(beneficiary, is_own_fault=False)
+                    continue
                 self.waiting.forget(beneficiary.uid)
                 since = self._waiting_since.pop(beneficiary.uid, None)
-                gpu_pod, team = self._reclaim_index.get(beneficiary.uid), served.get(beneficiary.uid)
                 node = None if gpu_pod is None else gpu_pod.pod.node
                 if team is not None and node is not None:
                     self._placed[beneficiary.uid] = self._clock(), team
@@ -328,7 +345,7 @@ class HoldManager:
         is_free = has_room and node_hold is not None and bool(node_hold.beneficiaries) and not node_hold.targets
         if is_free and is_left and node_hold is not None:
             is_free = not is_short(node_hold, self._reclaim_index, self._cluster_view.world.fleet, leaving=())
-        self._scheduler.set_free(node, is_free=is_free)
+        self.scheduler.set_free(node, is_free=is_free)
 
     def _continued(self, node_hold: NodeHold | None, *, has_room: bool) -> NodeHold | None:
         """Return a hold that goes on, with more time where only kube-scheduler is behind; of another, what is left."""
@@ -349,7 +366,7 @@ class HoldManager:
     def _may_come(self, beneficiary: Beneficiary, node: NodeName) -> bool:
         """Whether kube-scheduler may not have come yet to a pod that room is kept for; to one in line it cannot."""
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
-        return gpu_pod is not None and (gpu_pod.in_line is not None or self._scheduler.is_behind(node, gpu_pod))
+        return gpu_pod is not None and (gpu_pod.in_line is not None or self.scheduler.is_behind(node, gpu_pod))
 
     def _give_up(self, node_hold: NodeHold, *, has_room: bool) -> None:
         """Give up a hold. The waiting pods themselves are the cause where kube-scheduler came to them in free room."""
@@ -361,15 +378,20 @@ class HoldManager:
         for place in node_hold.places:
             self.on_lost(place)
         for beneficiary in node_hold.beneficiaries:
-            if beneficiary.purpose is not Purpose.RECLAIM:
-                self.on_lost(beneficiary)
-            if beneficiary.purpose is Purpose.MOVED:
-                continue
             is_own_fault = is_there and not self._may_come(beneficiary, node_hold.node)
             if is_own_fault and (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is not None:
+                self.scheduler.note_unused(beneficiary.uid, node_hold.node)
                 self.waste(gpu_pod.team)
-            if (seconds := self.waiting.fail(beneficiary.uid, is_own_fault=is_own_fault)) is not None:
-                self._reporter.gave_up(beneficiary, seconds=seconds)
+            self._lose(beneficiary, is_own_fault=is_own_fault)
+
+    def _lose(self, beneficiary: Beneficiary, *, is_own_fault: bool) -> None:
+        """Note that room is kept for a pod no longer, though it waits."""
+        if beneficiary.purpose is not Purpose.RECLAIM:
+            self.on_lost(beneficiary)
+        if beneficiary.purpose is Purpose.MOVED:
+            return
+        if (seconds := self.waiting.fail(beneficiary.uid, is_own_fault=is_own_fault)) is not None:
+            self._reporter.gave_up(beneficiary, seconds=seconds)
 
 
 def _says(written: NodeHold | None, node_hold: NodeHold) -> bool:

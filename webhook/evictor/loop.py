@@ -13,7 +13,7 @@ from webhook.core.model.names import NodeName
 from webhook.core.reclaim.held_nodes import HeldNodes, held_nodes
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Move, Round
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, Round
 from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.evictor.evictor_context import EvictorContext
@@ -142,11 +142,12 @@ class Reclaimer:
             self._is_unfinished = True
             return
         self._round = found
-        self._reporter.not_planned(found.refused + self._limits.refused)
+        refused = found.refused + self._limits.refused
+        self._reporter.not_planned(refused, unseen=found.unseen, without_effect=len(self._manager.without_effect()))
         if found.moves:
             notice_seconds = self._cluster_view.world.policy.reclaim.notice_seconds
             at = int(self._clock()) + notice_seconds
-            self._reporter.planned(found.moves, at=at, is_notice=notice_seconds > 0)
+            self._reporter.planned(found, at=at, is_notice=notice_seconds > 0)
             self._manager.accept(found.moves, notice_seconds=notice_seconds)
             self._settle_seconds = self._burst_pause()
             await self._withdraw_notices()  # changes during the dry run
@@ -190,13 +191,16 @@ class Reclaimer:
             now=now,
             refused=manager.unevictable.paused() | reclaim_index.evictions.listed_for_limits(),
             immovable=manager.unevictable.immovable(),
+            refused_nodes=manager.scheduler.refused_nodes(),
         )
         found = plan(selected.waiting, there, under_way=manager.under_way())
+        fitting = (each.waiting.uid for each in found.refused if each.cause is NoPlan.FITS)
+        manager.scheduler.note_free({*found.unseen, *fitting})
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:
             self._settle_seconds = max(SETTLE_SECONDS, min(FRUITLESS_SECONDS, took * FRUITLESS_SHARE))
-        return Round(found.moves, found.refused + selected.refused)
+        return Round(found.moves, found.refused + selected.refused, found.unseen)
 
     async def _is_allowed(self, moves: tuple[Move, ...] | tuple[LimitMove, ...]) -> bool:
         """Evict doubtful victims in a dry run; False where the API server refuses any: they are left alone for a while.

@@ -18,6 +18,7 @@ class EvictorState:
     lease: Lease
     why_not_ready: Callable[[], str | None]
     unevictable: Callable[[], list[str]]
+    unserved: Callable[[], list[str]]
     moving: Callable[[], str]
     idle_problem: Callable[[], str]
     notify_problems: Callable[[], list[str]]
@@ -37,6 +38,7 @@ class EvictorState:
             election=shortened(self.lease.problem or ""),
             not_ready=[shortened(f"world: {why}")] if why else [],
             unevictable=[shortened(text) for text in self.unevictable()],
+            unserved=[shortened(text) for text in self.unserved()],
             moving=shortened(self.moving()),
             idle_problem=shortened(self.idle_problem()),
             notify=[shortened(text) for text in self.notify_problems()],

@@ -1,18 +1,19 @@
 """Reports each eviction, its beneficiary and the reason: in the log before any action, as Events, as metrics."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
 from webhook.core.model.amount import Units, gpu_number, gpus_text
-from webhook.core.model.names import TeamName, Uid, WorkloadName
+from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
 from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
-from webhook.core.reclaim.reclaim_outlook import WHY_NOT
-from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned
+from webhook.core.reclaim.reclaim_outlook import why_not
+from webhook.core.reclaim.reclaim_plan import NO_NODES, Move, NoPlan, NotPlanned, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.refused_nodes import unseen_text
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
 from webhook.core.reclaim.surplus import loses_no_work
 from webhook.core.reclaim.victim import Victim
@@ -46,14 +47,15 @@ class EvictionReporter:
         self._metrics = context.metrics
         self._reported: dict[Uid, NoPlan] = {}
 
-    def planned(self, moves: Iterable[Move], *, at: int, is_notice: bool) -> None:
+    def planned(self, found: Round, *, at: int, is_notice: bool) -> None:
         """Report plans, before anything is done."""
         sums = self._sums()
-        for move in moves:
-            waiting = move.waiting
+        for move in found.moves:
+            waiting, unseen = move.waiting, found.unseen.get(move.waiting.uid, ())
             self._metrics.planned(waiting.team)
-            self._logs.event.info("plan", **plan_fields(move))
-            self._publish_on_both(waiting, EventReason.RECLAIMING, _plan_text(move, sums))
+            self._logs.event.info("plan", **plan_fields(move), unseen=list(unseen[:_NAMED]))
+            more = f". {unseen_text(unseen, waiting)}" if unseen else ""
+            self._publish_on_both(waiting, EventReason.RECLAIMING, _plan_text(move, sums) + more)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
@@ -73,16 +75,27 @@ class EvictionReporter:
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
                 self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
-    def not_planned(self, refused: Iterable[NotPlanned]) -> None:
-        """Report pods for which nothing can be done, once for each cause."""
+    def not_planned(
+        self,
+        refused: Iterable[NotPlanned],
+        *,
+        unseen: Mapping[Uid, Sequence[NodeName]] = NO_NODES,
+        without_effect: int = 0,
+    ) -> None:
+        """Report pods for which nothing can be done, once for each cause.
+
+        `unseen` are nodes that look free to them; `without_effect` is for how many pods room was made that they
+        did not use, which was reported then.
+        """
         there = {each.waiting.uid: each for each in refused if each.cause is not NoPlan.FITS}
-        self._metrics.refused(Counter(each.cause for each in there.values()))
+        causes = Counter(each.cause for each in there.values())
+        self._metrics.refused(causes | Counter({NoPlan.NO_EFFECT: without_effect}))
         self._reported = {uid: cause for uid, cause in self._reported.items() if uid in there}
         for uid, (waiting, cause) in there.items():
             if self._reported.get(uid) is not cause:
                 self._reported[uid] = cause
                 self._logs.event.info("no plan", **_subject(waiting), cause=str(cause))
-                text = f"no borrowed GPUs can be taken back for it now: {WHY_NOT[cause]}"
+                text = f"no borrowed GPUs can be taken back for it now: {why_not(waiting, cause, unseen.get(uid, ()))}"
                 self._publish_on_both(waiting, EventReason.CANNOT_RECLAIM, text)
 
     def evicted(self, target: EvictionTarget, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:

@@ -37,6 +37,7 @@ from webhook.evictor.moves.preview import MovePreview
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import EvictionReporter
+from webhook.evictor.unevictable import LISTED
 from webhook.http.lifecycle import run_beside, stop_signals
 from webhook.kube.objects import keys
 from webhook.notify.notifier import Notifier
@@ -114,6 +115,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
                 candidate.lease,
                 feed.readiness,
                 candidate.unevictable,
+                candidate.unserved,
                 candidate.moving,
                 idle_problem=candidate.idle_problem,
                 notify_problems=notifier.problems,
@@ -225,6 +227,11 @@ class _Candidate:
     def unevictable(self) -> list[str]:
         """Return which borrowing pods cannot be evicted, and why; nothing while it does not lead."""
         return [] if self._manager is None else self._manager.unevictable.texts()
+
+    def unserved(self) -> list[str]:
+        """Return for which waiting pods room was made without effect, with their schedulers' words."""
+        found = [] if self._manager is None else self._manager.without_effect()[:LISTED]
+        return [f"{each.namespace}/{each.name}: {'' if each.report is None else each.report.why}" for each in found]
 
     def moving(self) -> str:
         """Return why it cannot plan moves; "" if it can, or does not lead."""

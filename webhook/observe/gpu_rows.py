@@ -114,7 +114,9 @@ def maintenance_rows(world: World) -> Iterable[Row]:
 
 def rejecting_rows(world: World) -> Iterable[Row]:
     """Yield the nodes that reject pods."""
-    for node, number in Counter(each.node for each in world.rejecting_nodes.closed()).items():
+    for node, number in Counter(
+        node for node, _ in {(each.node, each.team) for each in world.rejecting_nodes.closed()}
+    ).items():
         yield Row((node,), (number,))
 
 

@@ -49,7 +49,7 @@ class ReclaimMetrics(ProcessMetrics):
         self._refused = Gauge(
             "fairgate_reclaim_waiting_pods",
             "Guaranteed pods that wait and for which nothing can be done. `cause`: Fits, NoNode, TopologyUnmet, "
-            "NotEnoughVictims, LimitsFull, GangIncomplete, NotForRoom.",
+            "NotEnoughVictims, LimitsFull, GangIncomplete, NotForRoom, NoDomain, RoomRefused, NoEffect.",
             ["cause"],
             registry=self.registry,
         )

@@ -106,6 +106,13 @@ BROKEN = {
         {"evictor"},
         "a borrowing pod cannot be evicted: vision/a: cannot delete pods: 500",
     ),
+    "a pod that does not use the room that is made for it": (
+        replicas(
+            **{"pod-1_c": process("evictor", leading=True, unserved=["nlp/b: 1 node(s) exceed max volume count"])}
+        ),
+        {"evictor"},
+        "room was made without effect for a waiting pod: nlp/b: 1 node(s) exceed max volume count",
+    ),
     "an evictor that may not plan moves": (
         replicas(**{"pod-1_c": process("evictor", leading=True, moving="cannot patch reports: 403")}),
         {"evictor"},

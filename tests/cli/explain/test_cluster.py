@@ -390,3 +390,24 @@ async def test_a_borrowing_replica_shows_how_many_of_its_workload_may_go(cluster
     )
     [explained] = await cluster.explained("pod/w0", "-n", "vision")
     assert explained["replicas"] == {"minimum": 1, "pods": 3, "ready": 3, "spare": 2}
+
+
+async def test_explain_promises_only_what_the_evictor_would_do(cluster):
+    """The room that a waiting pod was promised on a free node counts for nothing, as in the evictor."""
+    cluster.lease()
+    cluster.node("gpu-2")
+    cluster.pod("borrower", node="gpu-1", gpus=8)
+    decision = {keys.DECISION: json.dumps({"nodes": ["gpu-2"]})}
+    message = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) exceed max volume count."
+    condition = NO_ROOM["conditions"][0] | {"message": message, "lastTransitionTime": rfc3339(int(time.time()))}
+    status = NO_ROOM | {"conditions": [condition]}
+    cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=status, annotations=decision)
+    shown = await cluster.explain("pod/waiting", "-n", "nlp")
+    assert "reclaim  no GPUs are taken back for it: a node has room for it now" in shown.stdout
+
+    status = NO_ROOM | {"conditions": [condition | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=status, annotations=decision)
+    shown = await cluster.explain("pod/waiting", "-n", "nlp")
+    said = f"reclaim  kube-scheduler finds no room on gpu-2: {message.rstrip('.')}; Fairgate cannot see why"
+    assert said in shown.stdout
+    assert "1 pod would be evicted: vision/borrower 8" in shown.stdout

@@ -181,7 +181,7 @@ class TestTryingAgain:
     def test_a_charge_that_is_taken_back_lets_another_pod_try(self):
         place = self.closed()
         place.tick(NOW + FIRST_SECONDS)
-        place.rejecting_nodes.try_out(NodeName("n0"), Namespace("team-a"), Uid("one"))
+        place.rejecting_nodes.try_out(NodeName("n0"), Namespace("team-a"), Uid("one"), pod(1).demand)
         place.rejecting_nodes.give_up(NodeName("n0"), Namespace("team-a"), Uid("other"))
         assert first_node(place) is None
         place.rejecting_nodes.give_up(NodeName("n0"), Namespace("team-a"), Uid("one"))
@@ -330,13 +330,13 @@ def test_a_tenant_alone_closes_no_node_for_others(events):
         else:
             place.rejecting_nodes.note(rejection(on, at=now, uid=f"u{number}"))
     assert first_node(place, "team-b") == "n0"
-    assert place.rejecting_nodes.avoided(TeamName("team-b"), place.fleet).closed == 0
+    assert place.rejecting_nodes.avoided(TeamName("team-b"), pod(1), place.fleet).closed == 0
     assert {each.team for each in place.rejecting_nodes.closed()} <= {"team-a"}
 
 
 def test_a_list_of_any_length_is_bounded():
     fresh = RejectingNodes()
-    fresh.set_node(node("n0"))
+    fresh.set_node(node("n0"), before=None)
     for number in range(100_000):
         fresh.note(rejection(at=NOW - 100_000 + number))
     assert sum(map(len, fresh._early.values())) <= 128
@@ -348,8 +348,46 @@ def test_a_team_has_so_many_nodes_in_memory():
     nodes = RejectingNodes()
     nodes.tick(NOW)
     for number in range(2 * MOST_NODES):
-        nodes.set_node(node(f"n{number}"))
+        nodes.set_node(node(f"n{number}"), before=None)
         for strike in range(STRIKES):
             nodes.note(rejection(f"n{number}", at=NOW - 2 * MOST_NODES + number, uid=f"{number}-{strike}"))
     assert len(nodes.records[TeamName("team-a")]) == MOST_NODES
     assert f"n{2 * MOST_NODES - 1}" in nodes.records[TeamName("team-a")]
+
+
+class TestShapes:
+    """Kubelets reject some pods for their size: one that asks for less is not kept off by that."""
+
+    @staticmethod
+    def reject_sizes(place, *sizes, on="n0"):
+        for number, size in enumerate(sizes):
+            shape = (("nvidia.com/gpu", size),)
+            place.rejecting_nodes.note(rejection(on, at=NOW, uid=f"u{number}")._replace(shape=shape))
+
+    @pytest.mark.parametrize(("count", "want"), [(1, "n0"), (5, "n0"), (6, "n1"), (8, "n1")])
+    def test_pods_that_ask_for_less_than_those_that_were_rejected_use_the_node(self, count, want):
+        place = place_of()
+        self.reject_sizes(place, *[6] * STRIKES)
+        assert first_node(place, count=count) == want
+
+    def test_a_rejection_of_a_smaller_pod_counts_for_larger_ones(self):
+        place = place_of()
+        self.reject_sizes(place, 6, *[1] * (STRIKES - 1))
+        (closed,) = place.rejecting_nodes.closed()
+        assert (closed.shape, closed.rejections) == ((("nvidia.com/gpu", 6),), STRIKES)
+
+    @pytest.mark.parametrize(("size", "want"), [(1, "n1"), (6, "n0")])
+    def test_only_the_start_of_a_pod_as_large_opens_the_node(self, size, want):
+        place = place_of()
+        self.reject_sizes(place, *[6] * STRIKES)
+        place.rejecting_nodes.note(started(at=NOW + 1)._replace(requests=(("nvidia.com/gpu", size),)))
+        place.tick(NOW + 1)
+        assert first_node(place, count=6) == want
+
+    def test_no_number_of_shapes_fills_the_memory(self):
+        place = place_of()
+        self.reject_sizes(place, *range(1, 1000))
+        assert (
+            sum(len(by_shape) for records in place.rejecting_nodes.records.values() for by_shape in records.values())
+            < 10
+        )

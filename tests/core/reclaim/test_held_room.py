@@ -6,11 +6,19 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, reclaim_pod, take
-from tests.core.support.reservations import NODE, full, kept
+from tests.core.support.reservations import EMPTY, NODE, POOR, full, kept
 from webhook.core.model.kept_place import KeptPlace
 from webhook.core.model.names import GangId, NodeName, TeamName, Uid
+from webhook.core.model.selector import Constraints, Effect, Taint
+from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.held_room import inherited, is_short, trimmed
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.core.world.world import World
+
+TAINT = Taint("example.com/maintenance", Effect.NO_SCHEDULE)
 
 
 def short(reclaim_index, world, node_hold):
@@ -22,7 +30,7 @@ def short(reclaim_index, world, node_hold):
 def test_a_terminating_target_is_done_and_its_room_still_counts():
     reclaim_index, world, node_hold = kept(*full(), asker("b", 2))
     evict(reclaim_index, Uid("a9"))
-    left = trimmed(node_hold, reclaim_index)
+    left = trimmed(node_hold, reclaim_index, Fleet())
     assert [target.uid for target in left.targets] == ["a8"]
     assert not short(reclaim_index, world, left)
 
@@ -30,7 +38,7 @@ def test_a_terminating_target_is_done_and_its_room_still_counts():
 def test_a_bound_beneficiary_removes_its_targets():
     reclaim_index, world, node_hold = kept(*full(), asker("b", 2))
     take(reclaim_pod("b", 2, on="n1", team="team-b", tier="guaranteed"), reclaim_index, world)
-    assert trimmed(node_hold, reclaim_index) is None
+    assert trimmed(node_hold, reclaim_index, Fleet()) is None
 
 
 def gone(uid, reclaim_index, world):
@@ -39,7 +47,7 @@ def gone(uid, reclaim_index, world):
 
 
 def beneficiaries(reclaim_index, world, before):
-    left = trimmed(before, reclaim_index)
+    left = trimmed(before, reclaim_index, Fleet())
     assert short(reclaim_index, world, left)
     found = inherited(before, left, reclaim_index, world.fleet, leaving=reclaim_index.leaving(now=NOW).get(NODE, ()))
     return [(target.uid, target.beneficiary) for target in found.targets]
@@ -77,7 +85,7 @@ def test_gangs_are_inherited_whole():
 def test_a_target_that_was_promoted_stays_and_the_room_is_short():
     reclaim_index, world, node_hold = kept(*full(), asker("b", 2))
     take(reclaim_pod("a9", on="n0", team="team-a", tier="guaranteed"), reclaim_index, world)
-    left = trimmed(node_hold, reclaim_index)
+    left = trimmed(node_hold, reclaim_index, Fleet())
     assert [target.uid for target in left.targets] == ["a8"]
     assert short(reclaim_index, world, left)
 
@@ -102,9 +110,9 @@ def test_the_rest_of_a_broken_gang_is_evicted_even_without_its_beneficiary():
     assert len(node_hold.targets) == 10
     for uid in ("a3", "a4"):
         reclaim_index.remove(Uid(uid))
-    left = trimmed(node_hold, reclaim_index)
+    left = trimmed(node_hold, reclaim_index, Fleet())
     reclaim_index.remove(Uid("b"))
-    alone = trimmed(left, reclaim_index)
+    alone = trimmed(left, reclaim_index, Fleet())
     assert (len(left.targets), len(alone.targets), alone.beneficiaries) == (8, 8, ())
     assert alone.given_up() == alone
     assert not short(reclaim_index, world, alone)
@@ -113,7 +121,7 @@ def test_the_rest_of_a_broken_gang_is_evicted_even_without_its_beneficiary():
 def test_an_untouched_gang_stays_when_no_pod_waits():
     reclaim_index, _, node_hold = kept(*full(gang=GangId("team-a/g")), asker("b"))
     reclaim_index.remove(Uid("b"))
-    assert trimmed(node_hold, reclaim_index) is None
+    assert trimmed(node_hold, reclaim_index, Fleet()) is None
 
 
 def moving(*, places=(), movable=False, tier="preemptible"):
@@ -136,7 +144,7 @@ def place_for(uid="v"):
 @pytest.mark.parametrize(("places", "want"), [((), []), ((place_for("other"),), []), ((place_for(),), ["v"])])
 def test_a_pod_is_evicted_to_be_moved_only_while_its_place_is_kept(places, want):
     node_hold, reclaim_index = moving(places=places)
-    left = trimmed(node_hold, reclaim_index)
+    left = trimmed(node_hold, reclaim_index, Fleet())
     assert [each.uid for each in left.targets] == want
     assert [each.uid for each in left.beneficiaries] == ["b"], "it borrows, and may have room by moves"
 
@@ -144,7 +152,7 @@ def test_a_pod_is_evicted_to_be_moved_only_while_its_place_is_kept(places, want)
 @pytest.mark.parametrize(("movable", "want"), [(True, ["v"]), (False, [])])
 def test_a_guaranteed_pod_is_moved_only_while_its_owner_says_so(movable, want):
     node_hold, reclaim_index = moving(places=(place_for(),), movable=movable, tier="guaranteed")
-    assert [each.uid for each in trimmed(node_hold, reclaim_index).targets] == want
+    assert [each.uid for each in trimmed(node_hold, reclaim_index, Fleet()).targets] == want
 
 
 def test_places_count_as_room_that_is_needed():
@@ -153,3 +161,27 @@ def test_places_count_as_room_that_is_needed():
     enough = NodeHold("h1", NODE, 99, (), places=four)
     assert not short(reclaim_index, world, enough)
     assert short(reclaim_index, world, replace(enough, places=(*four, place_for("one more"))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        pytest.param({}, ["b"], id="as it was"),
+        pytest.param({"taints": (TAINT,)}, [], id="a taint that the pod does not tolerate"),
+        pytest.param({"labels": {"pool": "other"}}, [], id="a label that the pod does not select"),
+        pytest.param({"gpus": 1}, [], id="fewer devices than the pod asks for"),
+    ],
+)
+def test_a_node_that_changed_keeps_room_only_for_pods_that_it_takes(changes, want):
+    selects = Constraints(node_selector=(("pool", "ours"),))
+    world = World(POOR)
+    world.set_node(make.node("n0", labels={"pool": "ours"}))
+    reclaim_index = ReclaimIndex(POOR.reclaim)
+    for each in (*full(), asker("b", 2, constraints=selects)):
+        take(each, reclaim_index, world)
+    (move,) = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW)).moves
+    node_hold = EMPTY.joined(move, at=NOW, until=NOW + 90)
+    world.set_node(make.node("n0", **{"labels": {"pool": "ours"}} | changes))
+    left = trimmed(node_hold, reclaim_index, world.fleet)
+    assert [each.uid for each in (() if left is None else left.beneficiaries)] == want
+    assert bool(left and left.targets) is bool(want)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests import builders as b
-from tests.core.support.make import ALICE
+from tests.core.support.make import ALICE, pod
 from tests.kube.support.patching import PODS, PREFERRED, REQUIRED, expression
 from webhook.core.admission.admission import start
 from webhook.core.admission.assessment import assess
@@ -68,7 +68,7 @@ def place(request):
             rejection = Rejection(NodeName("gk3-nvidia-l4-0"), Namespace("vision"), Uid(f"u{number}"), number, "x")
             made.rejecting_nodes.note(rejection)
         made.rejecting_nodes.tick(9)
-        assert made.rejecting_nodes.avoided(TeamName("vision"), made.fleet).closed
+        assert made.rejecting_nodes.avoided(TeamName("vision"), pod(1), made.fleet).closed
     return made
 
 

@@ -12,6 +12,7 @@ from webhook.kube.pod.kubelet_outcomes import is_acknowledged, is_fault_of_node,
 
 AT = "2026-01-01T00:00:10Z"
 SECONDS = 1_767_225_610
+ONE_GPU = (("nvidia.com/gpu", 1),)
 
 
 def failed(reason, **more):
@@ -25,8 +26,22 @@ def rejection(manifest):
 
 
 def test_what_is_read_of_a_rejection():
-    want = Rejection("node-1", "vision", "u-1", SECONDS, "UnexpectedAdmissionError")
+    want = Rejection("node-1", "vision", "u-1", SECONDS, "UnexpectedAdmissionError", ONE_GPU)
     assert rejection(failed("UnexpectedAdmissionError")) == want
+
+
+@pytest.mark.parametrize(
+    ("reason", "want"),
+    [
+        ("UnexpectedAdmissionError", ONE_GPU),
+        ("TopologyAffinityError", b.demand().requests),
+        ("InvalidNodeInfo", ()),
+    ],
+)
+def test_what_a_rejection_depends_on(reason, want):
+    found = rejection(failed(reason))
+    assert found is not None
+    assert found.shape == want
 
 
 @pytest.mark.parametrize(
@@ -78,8 +93,10 @@ def test_without_its_start_it_counts_from_its_creation():
 @pytest.mark.parametrize(
     ("phase", "gpus", "node", "want"),
     [
-        pytest.param("Running", 1, "node-1", Start("node-1", "vision", SECONDS, AT), id="it runs"),
-        pytest.param("Succeeded", 1, "node-1", Start("node-1", "vision", SECONDS, AT), id="it has run"),
+        pytest.param("Running", 1, "node-1", Start("node-1", "vision", SECONDS, AT, b.demand().requests), id="it runs"),
+        pytest.param(
+            "Succeeded", 1, "node-1", Start("node-1", "vision", SECONDS, AT, b.demand().requests), id="it has run"
+        ),
         pytest.param("Pending", 1, "node-1", None, id="not admitted yet, as far as one sees"),
         pytest.param("Failed", 1, "node-1", None, id="rejected, perhaps"),
         pytest.param("Running", None, "node-1", None, id="it needs no device"),
@@ -88,7 +105,7 @@ def test_without_its_start_it_counts_from_its_creation():
 def test_a_start(phase, gpus, node, want):
     made = b.pod(node=node, gpus=gpus, phase=phase)
     made["status"]["startTime"] = AT
-    assert to_start(struct(made)) == want
+    assert to_start(struct(made), BUILT_IN_RESOURCES) == want
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.reclaim.reclaim_pod import victim_of
 from webhook.kube.kinds.job_failures import Job, workload_id
 from webhook.kube.objects import objects
+from webhook.kube.pod.unbound import MAX_WHY
 from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
 
 STARTED = "2026-11-21T10:00:00Z"
@@ -170,7 +171,21 @@ def reported(message, *, reason="Unschedulable", status="False", node=None):
     ],
 )
 def test_the_scheduler_condition_shows_whether_room_would_help(message, want):
-    assert reported(message) == (SECONDS, *want)
+    found = reported(message)
+    assert (found.since, found.is_for_room, found.is_for_taints) == (SECONDS, *want)
+
+
+def test_the_report_has_the_schedulers_words_without_what_preemption_would_do():
+    words = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had volume node affinity conflict"
+    found = reported(f"{words}. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")
+    assert (found.why, found.is_for_zone) == (words, True)
+    assert not reported("2 Insufficient nvidia.com/gpu").is_for_zone
+
+
+def test_words_of_any_length_and_with_any_characters_are_bounded_and_printable():
+    found = reported("\x1b[31m" + "x" * 100_000)
+    assert len(found.why) <= MAX_WHY
+    assert found.why.isprintable()
 
 
 def test_a_pod_without_that_scheduler_condition_is_not_reported():

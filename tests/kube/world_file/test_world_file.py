@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests import builders as b
+from tests.core.support import make
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
 from webhook.core.world.world import World
@@ -86,12 +87,12 @@ def test_rejected_pods_use_nothing_and_close_their_node_as_of_the_latest_pod():
     assert list(world.pods()) == []
     assert [(each.node, each.rejections) for each in world.rejecting_nodes.closed()] == [("node-1", 30)]
     team = world.tenancy("vision").team_name
-    assert world.rejecting_nodes.avoided(team, world.fleet).closed == world.fleet.bit("node-1")
+    assert world.rejecting_nodes.avoided(team, make.pod(1), world.fleet).closed == world.fleet.bit("node-1")
     later = b.pod("later", node="node-2", phase="Running")
     later["metadata"]["creationTimestamp"] = "2026-01-01T09:10:00Z"
     world = World(Policy())
     parse(json.dumps(listed(*objects, later))).fill(world)
-    assert world.rejecting_nodes.avoided(team, world.fleet).closed == 0, "its time is over"
+    assert world.rejecting_nodes.avoided(team, make.pod(1), world.fleet).closed == 0, "its time is over"
 
 
 def test_amounts_may_be_plain_numbers():

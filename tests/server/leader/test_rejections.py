@@ -45,8 +45,8 @@ def test_each_closing_is_one_event_on_the_node():
     assert (event.reason, event.namespace) == (EventReason.REJECTS_PODS, "default")
     assert event.reason.type is EventType.WARNING
     assert event.message == (
-        "rejected pods of team team-a at their admission (UnexpectedAdmissionError): Fairgate places none of the "
-        "team's here until 00:05:00 UTC; then one pod at a time tries the node, until one starts"
+        "rejected pods of team team-a at their admission (UnexpectedAdmissionError): Fairgate places no "
+        "more of them here until 00:05:00 UTC; then one pod at a time tries the node, until one starts"
     )
 
 
@@ -69,6 +69,6 @@ def test_the_report_names_node_team_and_count():
     assert list(reporter.texts()) == []
     reject(place, times=5)
     assert list(reporter.texts()) == [
-        "node n0: the last 5 pods of team team-a were rejected there (UnexpectedAdmissionError); closed to the team "
+        "node n0: the last 5 pods of team team-a were rejected there (UnexpectedAdmissionError); closed to them "
         "until 00:05:00 UTC"
     ]

@@ -24,6 +24,10 @@ _UNEVICTABLE: Final = (
 _STALLED: Final = (
     "see the leader's log for `pod not released` and its ledgers, and restart it: docs/runbooks.md#fairgatelinestalled"
 )
+_UNSERVED: Final = (
+    "Fairgate sees room that its scheduler does not use: the report says why; "
+    "docs/evictor.md#where-kube-scheduler-sees-no-room"
+)
 _LOGS: Final = "see the process's log, and its rights in docs/operations.md#rights"
 
 
@@ -114,6 +118,8 @@ def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
     problems = [*_silent(check, found.silent), *wrong(check, messages, _LOGS)]
     texts = [text for each in found.alive for text in each.report.unevictable]
     problems += wrong(check, [f"a borrowing pod cannot be evicted: {text}" for text in texts], _UNEVICTABLE)
+    texts = [text for each in found.alive for text in each.report.unserved]
+    problems += wrong(check, [f"room was made without effect for a waiting pod: {text}" for text in texts], _UNSERVED)
     texts = [f"{each.name} moves no pods: {each.report.moving}" for each in found.alive if each.report.moving]
     problems += wrong(check, texts, "its rights are those of `fairgate manifests`: apply them again")
     elected = _election(check, found, "evictor", "only the leader evicts")

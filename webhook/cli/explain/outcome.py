@@ -20,6 +20,7 @@ from webhook.core.model.reason import Code
 from webhook.core.model.text import ordinal, printable, span
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
+from webhook.core.reclaim.refused_nodes import unseen_text
 from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.core.reclaim.victim import Victim
 from webhook.core.world.minimums import Replicas
@@ -91,7 +92,9 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             if targets:
                 yield f"to be evicted for that: {some(map(_target, targets))}"
             yield _leads(explained.details.evictor)
-        case Possible(move=move):
+        case Possible(move=move, unseen=unseen):
+            if unseen:
+                yield unseen_text(unseen, move.waiting)
             if not move.victims:
                 yield f"{gpus} on {move.node} become free: pods that end hold them"
             else:

@@ -127,7 +127,8 @@ def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, 
         return
     counted = world.pod(gpu_pod.pod.uid) or gpu_pod.pod
     unpromised = counted.for_reclaim
-    if counted != unpromised:
+    if counted != unpromised:  # a pod that is known keeps the room that it was promised
+        world.remove_pod(counted.uid)
         world.set_pod(unpromised)
     if counted.demand.gpus or counted.demand.devices:
         reclaim_index.set(replace(gpu_pod, pod=unpromised))

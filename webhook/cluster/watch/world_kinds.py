@@ -89,7 +89,7 @@ def note_outcome(world: World, pod: objects.Pod) -> None:
     elif nodes.has_started_since(NodeName(node), pod.metadata.namespace, status.start_time or ""):
         return
     else:
-        outcome = to_start(pod)
+        outcome = to_start(pod, world.policy.resources)
     if outcome is not None:
         nodes.note(outcome)
 

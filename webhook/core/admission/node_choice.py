@@ -61,7 +61,7 @@ def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, 
         if isinstance(choice, ChargedChoice) and (choice.node_choice.nodes or choice.node_choice.expected):
             return choice
     choice = _choose_by_topology(pod, assessed, world) if pod.topology else _choose(pod, assessed, world)
-    if world.rejecting_nodes.records and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
+    if world.rejecting_nodes and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
         return choice._replace(node_choice=_off_closed(choice.node_choice, assessed, world))
     return choice
 
@@ -148,9 +148,9 @@ def _placed(
     fleet, soft = world.fleet, 0
     for option in options if fleet.labels.discouraged(NO_CONSTRAINTS) else ():
         soft |= option.slots & fleet.labels.discouraged(world.pools.joined(pod.constraints, option.pool))
-    if not (soft or world.rejecting_nodes.records):
+    if not (soft or world.rejecting_nodes):
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
-    closed, last = world.rejecting_nodes.avoided(assessed.team.name, fleet)
+    closed, last, _ = world.rejecting_nodes.avoided(assessed.team.name, pod, fleet)
     for avoided in dict.fromkeys((closed | last | soft, closed | last, closed | soft, closed)):
         rest = [option._replace(slots=option.slots & ~avoided) for option in options]
         placed = [(option, nodes) for option in rest if (nodes := _place(pod, option, affinity, world))]
@@ -161,7 +161,7 @@ def _placed(
 
 def _off_closed(choice: NodeChoice, assessed: Assessment, world: World) -> NodeChoice:
     """Return a choice of preferred nodes that keeps the pod off those that reject its team's: others may be used."""
-    closed = world.rejecting_nodes.avoided(assessed.team.name, world.fleet).closed
+    closed = world.rejecting_nodes.avoided(assessed.team.name, assessed.pod, world.fleet).closed
     nodes = (world.fleet.get(name) for name in world.fleet.names_of(closed)[:_MOST_EXCLUDED])
     names = tuple(name for node in nodes if node is not None and (name := node.labels.get(HOSTNAME)))
     if not names:

@@ -43,6 +43,8 @@ _NOT_OPEN: Final = Statement("no node that could hold the pod is ready and sched
 _KEPT_OFF: Final = Statement("other pods' anti-affinity keeps the pod off the nodes with room")
 _NONE_FREE: Final = "no node has {resources} free now"
 
+_UNUSED: Final = "kube-scheduler finds no room on node {node} for such pods, and Fairgate cannot see why"
+
 
 class _Reach(NamedTuple):
     """Bitmaps of nodes of the pod's pools: all, those its constraints allow (taints ignored), those with capacity."""
@@ -63,11 +65,11 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World, 
         none = (
             Statement(_NONE_FREE, {"resources": devices}) if devices else Statement("no node has its devices free now")
         )
-        short = _why_not(pod.demand, able, team, world) if able else none
+        short = _why_not(pod, able, team, world) if able else none
         words = "{short}: the pod waits for the autoscaler" + (" of pool {pools}" if any(growing) else "")
         return Reason(Code.NO_ROOM_NOW, words, {"short": short, "pools": growing})
     if able:
-        return _no_room_now(_why_not(pod.demand, able, team, world), Statement(_WHEN_FREE, {"nodes": able.bit_count()}))
+        return _no_room_now(_why_not(pod, able, team, world), Statement(_WHEN_FREE, {"nodes": able.bit_count()}))
     if lessened := world.fleet.could_hold(pod.demand, slots):
         able_then = Statement("{nodes:node} could hold it with all of their devices", {"nodes": _number(lessened)})
         return _no_room_now(_lessened(pod.demand, lessened, world), able_then)
@@ -108,8 +110,8 @@ def without_room(reason: Reason) -> Statement:
 def has_closed_room(pod: Pod, pools: tuple[Pool, ...], world: World, *, team: TeamName) -> bool:
     """Whether kube-scheduler would use room that Fairgate does not: on nodes that reject pods, or in maintenance."""
     closed, slots = world.fleet.unmarked_bits, 0
-    if world.rejecting_nodes.records:
-        closed |= world.rejecting_nodes.avoided(team, world.fleet).closed & world.fleet.open_bits
+    if world.rejecting_nodes:
+        closed |= world.rejecting_nodes.avoided(team, pod, world.fleet).closed & world.fleet.open_bits
     if not closed:
         return False
     for pool in pools:
@@ -203,27 +205,28 @@ def _where(pools: tuple[Pool, ...]) -> Statement:
     return Statement(" of pool {pools}" if len(names) == 1 else " of pools {pools}", {"pools": names})
 
 
-def _why_not(demand: Demand, able: int, team: TeamName, world: World) -> Statement:
+def _why_not(pod: Pod, able: int, team: TeamName, world: World) -> Statement:
     """Return what keeps a pod off the nodes with capacity for it."""
     maintained = able & world.fleet.maintained_bits
-    if not maintained and not world.rejecting_nodes.records:
-        return _short(demand, able, world)
-    rejecting = able & world.rejecting_nodes.avoided(team, world.fleet).closed & ~maintained
-    others: tuple[Statement, ...] = (_rejecting(rejecting, team, world),) if rejecting else ()
+    if not maintained and not world.rejecting_nodes:
+        return _short(pod.demand, able, world)
+    rejecting = able & world.rejecting_nodes.avoided(team, pod, world.fleet).closed & ~maintained
+    others: tuple[Statement, ...] = (_rejecting(rejecting, team, pod, world),) if rejecting else ()
     if maintained:
         others = (*others, maintenance(maintained, world))
     rest = able & ~(rejecting | maintained)
     if not others:
-        return _short(demand, able, world)
+        return _short(pod.demand, able, world)
     if not rest:
         return others[0] if len(others) == 1 else Statement("{others:and}", {"others": others})
-    return Statement("{short}, and {others:and}", {"short": _short(demand, rest, world), "others": others})
+    return Statement("{short}, and {others:and}", {"short": _short(pod.demand, rest, world), "others": others})
 
 
-def _rejecting(slots: int, team: TeamName, world: World) -> Statement:
+def _rejecting(slots: int, team: TeamName, pod: Pod, world: World) -> Statement:
     """Return what the first of the nodes did that reject the team's pods."""
     node = world.fleet.names_of(slots & -slots)[0]
-    said = rejections(each for each in world.rejecting_nodes.on(node) if each.team == team)
+    found = [each for each in world.rejecting_nodes.on(node) if each.is_for(team, pod.demand)]
+    said = rejections(found) if found else Statement(_UNUSED, {"node": node})
     if (number := _number(slots)) == 1:
         return said
     return Statement("{rejections}, as {nodes:other node} did", {"rejections": said, "nodes": number - 1})

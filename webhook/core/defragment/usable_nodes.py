@@ -19,7 +19,7 @@ def usable_nodes(assessed: Assessment, world: World, *, held: int = 0) -> int:
         if option.demand == pod.demand:
             found |= option.slots
     found &= fleet.open_bits & ~(held | fleet.held_bits)
-    found &= ~world.rejecting_nodes.avoided(assessed.team.name, fleet).closed
+    found &= ~world.rejecting_nodes.avoided(assessed.team.name, pod, fleet).closed
     if not (pod.topology or world.pod_counts.against(pod.namespace, pod.labels)):
         return found
     if world.pod_counts.are_costly(pod.namespace, pod.topology):

@@ -28,6 +28,7 @@ class Exclusion(StrEnum):
 
     HELD = "held for waiting pods"
     REJECTS = "rejected the team's last pods"
+    UNUSED = "kube-scheduler finds no room for pods of the same controller"
     CONSTRAINTS = "selectors, affinity or taints"
     VOLUME = "a bound volume is not usable there"
     NEVER = "too small even when empty"
@@ -132,7 +133,7 @@ class NodeSearch:
         if not filters.able & bit:
             return Exclusion.LESSENED if filters.could & bit else Exclusion.NEVER
         if self.avoided.closed & bit:
-            return Exclusion.REJECTS
+            return Exclusion.UNUSED if self.avoided.unused & bit else Exclusion.REJECTS
         if (why := topology_obstacle(self.spread, bit)) is not None:
             return why
         requests, free = self.demand.requests, self.fleet.free

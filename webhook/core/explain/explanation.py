@@ -13,7 +13,7 @@ from webhook.core.admission.old_pods import OldPods, old_pods
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejections
-from webhook.core.explain.candidates import Candidates, NodeSearch
+from webhook.core.explain.candidates import Candidates, Exclusion, NodeSearch
 from webhook.core.explain.domains import DomainSteps, domain_steps
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.amount import Units
@@ -24,7 +24,6 @@ from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Policy, Pool, Team
 from webhook.core.model.reason import Code
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
-from webhook.core.placement.rejecting_nodes import AvoidedNodes
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.world.world import World
@@ -136,7 +135,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
         if pool in allowed:
             constraints = world.pools.joined(pod.constraints, pool)
             request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
-            closed, last = world.rejecting_nodes.avoided(team.name, world.fleet)
+            avoided = world.rejecting_nodes.avoided(team.name, pod, world.fleet)
             search = NodeSearch(
                 world.fleet,
                 pod.demand,
@@ -144,7 +143,7 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
                 tier,
                 keep_whole=world.policy.placement.keep_whole,
                 spread=evaluate_topology(request, world.fleet, world.pod_counts),
-                avoided=AvoidedNodes(closed, last | world.fleet.labels.discouraged(constraints)),
+                avoided=avoided._replace(last=avoided.last | world.fleet.labels.discouraged(constraints)),
             )
             yield PoolStep(pool, None, search.candidates(), _node_step(node, search, world, team.name))
         else:
@@ -157,8 +156,10 @@ def _node_step(name: NodeName | None, search: NodeSearch, world: World, team: Te
     if node is None:
         return None
     reasons = obstacles(fleet, node, search.demand, search.constraints, spread=search.spread)
-    if search.avoided.closed & fleet.bit(node.name):
-        found = [each for each in world.rejecting_nodes.on(node.name) if each.team == team]
+    if search.avoided.unused & fleet.bit(node.name):
+        reasons = (*reasons, f"{Exclusion.UNUSED}; Fairgate cannot see why")
+    elif search.avoided.closed & fleet.bit(node.name):
+        found = [each for each in world.rejecting_nodes.on(node.name) if each.is_for(team, search.demand)]
         reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
     return NodeStep(node.name, reasons, None if reasons else search.place_of(node.name))
 

@@ -1,8 +1,11 @@
-"""Nodes whose kubelet rejects the pods that it gets, by team: kept off for minutes, tried again by one pod at a time.
+"""Nodes whose kubelet rejects the pods that it gets, by team and shape: kept off for minutes, then tried by one pod.
 
 A node that lost a GPU stays Ready and looks empty, so it gets pod after pod, and each one fails at once. A team whose
 pods were rejected there STRIKES times in a row is kept off the node, twice as long after each rejection that follows.
 A pod of the team that starts there ends that.
+
+What is closed is the shape that was rejected: pods that ask for as much or more. That six GPUs are not aligned says
+nothing of a pod of one.
 
 A team is kept off a node by rejections of its own pods alone: some pods are rejected for what they ask for, such as two
 replicas of a time-sliced GPU, and a tenant may create any number of them. Other teams take a node that is closed to
@@ -13,30 +16,34 @@ That says nothing of new pods: such a rejection has the time of the pod's start,
 team is known to have started then or later. So one start is kept for each team and node, the latest.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
-from webhook.core.model.pod import NO_UID
+from webhook.core.model.pod import NO_UID, Pod, Resident
 from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.node_changes import NodeChanges
+from webhook.core.placement.unused_nodes import UnusedNodes
 
 STRIKES: Final = 3
 """Rejections in a row that close a node to a team: one or two are a race, as with a device that is not free yet."""
 
 FIRST_SECONDS: Final = 300
 LONGEST_SECONDS: Final = 3600
-"""How long a node is closed at first, and at most: a device plugin restarts in a minute, a node is repaired in hours,
-and each try costs a pod."""
+"""How long a node is closed at first, and at most: a plugin restarts in a minute, a node is repaired in hours."""
 
 TRY_SECONDS: Final = 120
-"""How long one pod tries a node before the next one may: kubelet rejects within seconds, images take minutes."""
+"""How long one pod tries a node before the next one may: kubelet rejects within seconds."""
 
 REMEMBERED_SECONDS: Final = 3600
-"""How long a node is taken last after it was closed, or had its last rejection: then it is like any other."""
+"""How long a node is taken last after its last closing or rejection."""
 
 MOST_NODES: Final = 256
 """Nodes that are remembered for each team, those with the latest rejections."""
+_MOST_SHAPES, _MOST_KNOWN = 8, 1024
+"""Shapes of a team that are remembered for each node, the latest; and answers for pods that are kept."""
 
 _MOST_EARLY: Final = 64
 """Outcomes of a namespace's pods on a node that are kept until the time is known, the latest."""
@@ -44,6 +51,11 @@ _MOST_EARLY: Final = 64
 _SWEEP_SECONDS: Final = 60
 _MOST_UIDS: Final = 64
 """Pods rejected by a node within one second that are distinguished."""
+
+Shape = tuple[tuple[ResourceName, int], ...]
+"""What a pod asks for, as far as it may be the cause of its rejection: the amounts of some resources, sorted."""
+
+ANY_SHAPE: Final[Shape] = ()
 
 
 class Rejection(NamedTuple):
@@ -54,22 +66,25 @@ class Rejection(NamedTuple):
     uid: Uid
     at: int
     reason: str
+    shape: Shape = ANY_SHAPE
 
 
 class Start(NamedTuple):
     """A pod with GPUs that kubelet admitted: it runs, or has run. `at` as in a Rejection.
 
-    `written` is the same time as kubelet writes it: RFC 3339 in UTC to the second, which sorts as time does.
+    `written` is the same time as kubelet writes it: RFC 3339 in UTC to the second, which sorts as time does. `requests`
+    are all that it asks for.
     """
 
     node: NodeName
     namespace: Namespace
     at: int
     written: str
+    requests: Shape = ANY_SHAPE
 
 
 class ClosedNode(NamedTuple):
-    """A node that rejected the pods of a team: how many in a row, the last reason, and until when it is closed to it.
+    """A node that rejected pods of a team and shape: how many in a row, the last reason, until when it is closed to it.
 
     `since` is the time of the rejection that closed it. `until` may be over: then one pod at a time tries it.
     """
@@ -80,20 +95,32 @@ class ClosedNode(NamedTuple):
     reason: str
     since: int
     until: int
+    shape: Shape = ANY_SHAPE
+
+    @property
+    def size(self) -> str:
+        """Return which of the team's pods it rejected, as a text after their number; "" where all of them."""
+        devices = [f"{name} {amount}" for name, amount in self.shape if "/" in name]
+        return f" with {' and '.join(devices)} or more" if devices else ""
+
+    def is_for(self, team: TeamName, demand: Demand) -> bool:
+        """Whether it is closed to a pod of a team."""
+        return self.team == team and _has_shape(demand.requests, self.shape)
 
 
 class AvoidedNodes(NamedTuple):
-    """Bitmaps of the nodes that a pod may not use now, and of those that it takes last."""
+    """Bitmaps of the nodes that a pod may not use now (`unused` for its scheduler), and of those that it takes last."""
 
     closed: int = 0
     last: int = 0
+    unused: int = 0
 
 
 NOTHING_AVOIDED: Final = AvoidedNodes()
 
 
 class _Record:
-    """What a node did with the pods of a team; `last` is the time of the latest rejection."""
+    """What a node did with the pods of a team and a shape; `last` is the time of the latest rejection."""
 
     __slots__ = ("at_last", "last", "reason", "rejections", "since", "times", "tried_by", "tried_until", "until")
 
@@ -147,14 +174,15 @@ class RejectingNodes:
     """
 
     def __init__(self, team_of: Callable[[Namespace], TeamName] = TeamName) -> None:
-        self.records: dict[TeamName, dict[NodeName, _Record]] = {}
+        self.records: dict[TeamName, dict[NodeName, dict[Shape, _Record]]] = {}
+        self.changes = NodeChanges()
+        self.unused = UnusedNodes()
         self._team_of = team_of
         self._now = 0
         self._early: dict[tuple[NodeName, Namespace], list[Rejection | Start]] = {}
         self._created: dict[NodeName, int] = {}  # of all nodes
         self._started: dict[NodeName, dict[TeamName, Start]] = {}  # the latest of each team on each node
-        self._avoided: dict[TeamName, AvoidedNodes] = {}  # for this fleet, until this time
-        self._suspects: int | None = None
+        self._avoided: dict[tuple[TeamName, Shape], AvoidedNodes] = {}  # for this fleet, until this time
         self._fleet: Fleet | None = None
         self._valid_until = 0
         self._sweep_at = 0
@@ -179,29 +207,37 @@ class RejectingNodes:
         latest = None if started is None else started.get(self._team_of(namespace))
         return latest is not None and written <= latest.written
 
-    def try_out(self, node: NodeName, namespace: Namespace, uid: Uid) -> None:
-        """Note that a pod is placed on a node: no other pod of its team tries it meanwhile."""
-        record = self._record(node, namespace)
-        if record is not None and record.times and not record.is_closed(self._now):
-            record.tried_until, record.tried_by = self._now + TRY_SECONDS, uid
-            self._change()
+    def try_out(self, node: NodeName, namespace: Namespace, uid: Uid, demand: Demand) -> None:
+        """Note that a pod is placed on a node: no other pod of its team that may be rejected tries it meanwhile."""
+        for shape, record in self._of(node, namespace).items():
+            if record.times and not record.is_closed(self._now) and _has_shape(demand.requests, shape):
+                record.tried_until, record.tried_by = self._now + TRY_SECONDS, uid
+                self._change()
 
     def give_up(self, node: NodeName | None, namespace: Namespace, uid: Uid) -> None:
         """Note that a pod is not placed there after all: another one may try the node."""
-        record = None if node is None else self._record(node, namespace)
-        if record is not None and record.tried_by == uid:
-            record.tried_until, record.tried_by = 0, NO_UID
-            self._change()
+        for record in () if node is None else self._of(node, namespace).values():
+            if record.tried_by == uid:
+                record.tried_until, record.tried_by = 0, NO_UID
+                self._change()
 
-    def set_node(self, node: Node) -> None:
+    def set_node(self, node: Node, *, before: Node | None) -> None:
         """Note a node that came or changed: one that was created since it rejected pods is another node."""
         self._created[node.name] = node.created
+        if node != before:
+            self.changes.note(node.name)
         if not self.records:
             return
         for team in [team for team, records in self.records.items() if node.name in records]:
-            if self.records[team][node.name].last <= node.created:
+            if _last(self.records[team][node.name]) <= node.created:
                 self._drop(team, node.name)
         self._change()
+
+    def remove_pod(self, uid: Uid, pod: Resident | None) -> None:
+        """Note a pod that is gone: its node has changed."""
+        self.unused.forget(uid)
+        if pod is not None and pod.node is not None:
+            self.changes.note(pod.node)
 
     def remove_node(self, name: NodeName) -> None:
         """Forget a node that is gone."""
@@ -215,6 +251,8 @@ class RejectingNodes:
     def tick(self, now: int) -> None:
         """Set the time, in Unix seconds."""
         self._now = now
+        self.changes.tick(now)
+        self.unused.tick(now, self.changes)
         if self._early:
             early, self._early = self._early, {}
             for outcome in sorted((each for several in early.values() for each in several), key=_time_of):
@@ -229,24 +267,28 @@ class RejectingNodes:
 
     # -- queries
 
-    def avoided(self, team: TeamName, fleet: Fleet) -> AvoidedNodes:
-        """Return the nodes that the pods of a team may not use now, and those that they take last."""
+    def __bool__(self) -> bool:
+        return bool(self.records or self.unused)
+
+    def avoided(self, team: TeamName, pod: Pod | Resident, fleet: Fleet) -> AvoidedNodes:
+        """Return the nodes that a pod of a team may not use now, and those that it takes last."""
+        found = self._rejecting(team, pod.demand, fleet)
+        unused = self.unused.closed_to(pod, fleet)
+        return AvoidedNodes(found.closed | unused, found.last & ~unused, unused) if unused else found
+
+    def _rejecting(self, team: TeamName, demand: Demand, fleet: Fleet) -> AvoidedNodes:
         if not self.records:
             return NOTHING_AVOIDED
-        if fleet is not self._fleet:
+        if fleet is not self._fleet or len(self._avoided) >= _MOST_KNOWN:
             self._change()
             self._fleet = fleet
-        found = self._avoided.get(team)
+        found = self._avoided.get((team, demand.requests))
         if found is None:
-            found = self._avoided[team] = self._avoided_by(team, fleet)
+            found = self._avoided[team, demand.requests] = self._avoided_by(team, demand.requests, fleet)
         return found
 
-    def closed_to(self, fleet: Fleet) -> dict[TeamName, int]:
-        """Return the nodes that the pods of each team may not use now."""
-        return {team: bits for team in self.records if (bits := self.avoided(team, fleet).closed)}
-
     def closed(self) -> Iterator[ClosedNode]:
-        """Yield the nodes that were closed and not used since, for each team."""
+        """Yield the nodes that were closed and not used since, for each team and shape."""
         nodes = {node for records in self.records.values() for node in records}
         for node in sorted(nodes):
             yield from self.on(node)
@@ -254,26 +296,26 @@ class RejectingNodes:
     def on(self, node: NodeName) -> Iterator[ClosedNode]:
         """Yield the same of one node."""
         for team, records in self.records.items():
-            record = records.get(node)
-            if record is not None and record.times:
-                yield ClosedNode(
-                    node,
-                    team,
-                    rejections=record.rejections,
-                    reason=record.reason,
-                    since=record.since,
-                    until=record.until,
-                )
+            for shape, record in records.get(node, {}).items():
+                if record.times:
+                    yield ClosedNode(
+                        node,
+                        team,
+                        rejections=record.rejections,
+                        reason=record.reason,
+                        since=record.since,
+                        until=record.until,
+                        shape=shape,
+                    )
 
     # -- the records
 
-    def _record(self, node: NodeName, namespace: Namespace) -> _Record | None:
-        return self.records.get(self._team_of(namespace), {}).get(node) if self.records else None
+    def _of(self, node: NodeName, namespace: Namespace) -> dict[Shape, _Record]:
+        return self.records.get(self._team_of(namespace), {}).get(node, {}) if self.records else {}
 
     def _forget(self, node: NodeName) -> None:
         for team, records in list(self.records.items()):
-            record = records.get(node)
-            if record is not None and record.is_over(self._now):
+            if node in records and all(record.is_over(self._now) for record in records[node].values()):
                 self._drop(team, node)
 
     def _count(self, outcome: Rejection | Start) -> None:
@@ -288,13 +330,15 @@ class RejectingNodes:
         if started is not None and outcome.at <= started.at:
             return
         records = self.records.setdefault(team, {})
-        record = records.get(outcome.node)
-        if record is None:
-            record = records[outcome.node] = _Record()
-        if record.reject(outcome.uid, at, outcome.reason):
-            self._change()
+        by_shape = records.setdefault(outcome.node, {})
+        by_shape.setdefault(outcome.shape, _Record())
+        for shape, record in by_shape.items():  # a larger pod would have been rejected, too
+            if _has_shape(shape, outcome.shape) and record.reject(outcome.uid, at, outcome.reason):
+                self._change()
+        if len(by_shape) > _MOST_SHAPES:
+            del by_shape[min(by_shape, key=lambda shape: by_shape[shape].last)]
         if len(records) > MOST_NODES:
-            self._drop(team, min(records, key=lambda name: records[name].last))
+            self._drop(team, min(records, key=lambda name: _last(records[name])))
 
     def _count_start(self, team: TeamName, start: Start) -> None:
         if start.node not in self._created:
@@ -307,9 +351,9 @@ class RejectingNodes:
         if not any(start.node in records for records in self.records.values()):
             return
         self._change()
-        record = self.records.get(team, {}).get(start.node)
-        if record is not None and record.start(start.at):
-            self._change()
+        for shape, record in self.records.get(team, {}).get(start.node, {}).items():
+            if _has_shape(start.requests, shape) and record.start(start.at):
+                self._change()
 
     def _drop(self, team: TeamName, node: NodeName) -> None:
         records = self.records[team]
@@ -320,31 +364,36 @@ class RejectingNodes:
 
     def _change(self) -> None:
         self._avoided.clear()
-        self._suspects = None
         self._valid_until = self._now + REMEMBERED_SECONDS
 
-    def _avoided_by(self, team: TeamName, fleet: Fleet) -> AvoidedNodes:
-        closed, last, now = 0, self._all_suspects(fleet), self._now
-        for node, record in self.records.get(team, {}).items():
-            if record.is_closed(now):
-                closed |= fleet.bit(node)
-            elif record.rejections:
-                last |= fleet.bit(node)
+    def _avoided_by(self, team: TeamName, requests: Shape, fleet: Fleet) -> AvoidedNodes:
+        """Return the same: to other teams a node is the last that is closed to any, and where no pod started since."""
+        closed, last, now = 0, 0, self._now
+        for other, records in self.records.items():
+            for node, by_shape in records.items():
+                started = max((each.at for each in self._started.get(node, {}).values()), default=0)
+                for shape, record in by_shape.items():
+                    if now < (until := max(record.until, record.tried_until)):
+                        self._valid_until = min(self._valid_until, until)
+                    if not _has_shape(requests, shape):
+                        continue
+                    if other == team and record.is_closed(now):
+                        closed |= fleet.bit(node)
+                    elif record.rejections if other == team else record.times and record.last >= started:
+                        last |= fleet.bit(node)
         return AvoidedNodes(closed, last & ~closed)
 
-    def _all_suspects(self, fleet: Fleet) -> int:
-        """Return the nodes that are closed to any team, or were, and on which no pod has started since."""
-        if self._suspects is None:
-            self._suspects, now = 0, self._now
-            for records in self.records.values():
-                for node, record in records.items():
-                    until = max(record.until, record.tried_until)
-                    if now < until:
-                        self._valid_until = min(self._valid_until, until)
-                    started = max((each.at for each in self._started.get(node, {}).values()), default=0)
-                    if record.times and record.last >= started:
-                        self._suspects |= fleet.bit(node)
-        return self._suspects
+
+def _has_shape(requests: Shape, shape: Shape) -> bool:
+    """Whether a pod asks for as much of everything as one that was rejected."""
+    if not shape:
+        return True
+    asked = dict(requests)
+    return all(asked.get(name, 0) >= amount for name, amount in shape)
+
+
+def _last(by_shape: Mapping[Shape, _Record]) -> int:
+    return max(record.last for record in by_shape.values())
 
 
 def _time_of(outcome: Rejection | Start) -> tuple[int, bool]:

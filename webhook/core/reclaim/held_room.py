@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from webhook.core.model.names import GangId, ResourceName, Uid
+from webhook.core.model.names import GangId, NodeName, ResourceName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
@@ -29,7 +29,7 @@ def current(
 
     `leaving` are the pods that leave its node.
     """
-    kept = trimmed(before, reclaim_index)
+    kept = trimmed(before, reclaim_index, fleet)
     if kept is None or not kept.keeps_room or not is_short(kept, reclaim_index, fleet, leaving=leaving):
         return kept, True
     if kept.beneficiaries:
@@ -37,12 +37,12 @@ def current(
     return kept, not is_short(kept, reclaim_index, fleet, leaving=leaving)
 
 
-def trimmed(node_hold: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
-    """Return a hold without beneficiaries that no longer wait, and without targets that end or may not be evicted.
+def trimmed(node_hold: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet) -> NodeHold | None:
+    """Return a hold without beneficiaries that it does not serve, and without targets that end or may not be evicted.
 
     Targets whose beneficiary is dropped are dropped too, except those of broken gangs. None where nothing is left.
     """
-    waiting = [b for b in node_hold.beneficiaries if waits_for(b, reclaim_index.get(b.uid))]
+    waiting = [b for b in node_hold.beneficiaries if is_served(b, node_hold.node, reclaim_index, fleet)]
     went = [target for target in node_hold.targets if reclaim_index.is_going(target.uid)]
     broken = node_hold.broken.union(target.gang for target in went if target.gang is not None)
     targets = tuple([target for target in node_hold.targets if _may_go(target, reclaim_index)])
@@ -54,6 +54,16 @@ def waits_for(beneficiary: Beneficiary, gpu_pod: ReclaimPod | None) -> bool:
     if gpu_pod is None:
         return False
     return gpu_pod.is_waiting if beneficiary.purpose is Purpose.RECLAIM else gpu_pod.is_unplaced
+
+
+def is_served(beneficiary: Beneficiary, node: NodeName, reclaim_index: ReclaimIndex, fleet: Fleet) -> bool:
+    """Whether a pod still waits, and its node would take it: labels, taints and what it offers may have changed."""
+    gpu_pod = reclaim_index.get(beneficiary.uid)
+    if gpu_pod is None or not waits_for(beneficiary, gpu_pod):
+        return False
+    return fleet.get(node) is None or bool(
+        fleet.with_capacity(gpu_pod.demand, fleet.matching(gpu_pod.constraints) & fleet.bit(node))
+    )
 
 
 def inherited(

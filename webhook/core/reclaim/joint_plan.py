@@ -102,7 +102,7 @@ def plan_together(
     return [made[outcome.waiting.uid] for outcome in outcomes]
 
 
-_LACKING: Final = frozenset({NoPlan.NOT_ENOUGH_VICTIMS, NoPlan.GANG_INCOMPLETE})
+_LACKING: Final = frozenset({NoPlan.NOT_ENOUGH_VICTIMS, NoPlan.GANG_INCOMPLETE, NoPlan.ROOM_REFUSED})
 
 
 def _is_plain(waiting: ReclaimPod, trial: Trial) -> bool:

@@ -67,7 +67,7 @@ def plan(
             moves += placed
         else:
             refused += [NotPlanned(move.waiting, NoPlan.GANG_INCOMPLETE) for move in placed]
-    return Round(tuple(moves), tuple(refused))
+    return Round(tuple(moves), tuple(refused), trial.closed_nodes.names())
 
 
 @dataclass(frozen=True, slots=True)

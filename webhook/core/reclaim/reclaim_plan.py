@@ -1,9 +1,10 @@
 """The input and the result of a round of planning."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from webhook.core.model.amount import UNLIMITED, Limit, Units
 from webhook.core.model.domain_request import DomainRequest
@@ -14,10 +15,13 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.department_order import DepartmentOrder
 from webhook.core.reclaim.failures import Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.refused_nodes import RefusedNodes
 from webhook.core.reclaim.shared_devices import NO_SHARING, Sharing
 from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 from webhook.core.world.minimums import Minimums
+
+NO_NODES: Final[Mapping[Uid, tuple[NodeName, ...]]] = MappingProxyType({})
 
 
 class NoPlan(StrEnum):
@@ -31,6 +35,8 @@ class NoPlan(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"
     NOT_FOR_ROOM = "NotForRoom"
     NO_DOMAIN = "NoDomain"
+    ROOM_REFUSED = "RoomRefused"
+    NO_EFFECT = "NoEffect"
 
 
 class Move(NamedTuple):
@@ -56,10 +62,14 @@ class NotPlanned(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one round does, and the pods for which it does nothing."""
+    """What one round does, and the pods for which it does nothing.
+
+    `unseen` are the nodes that look free to a pod and are closed to it, by its scheduler's own report.
+    """
 
     moves: tuple[Move, ...]
     refused: tuple[NotPlanned, ...]
+    unseen: Mapping[Uid, tuple[NodeName, ...]] = NO_NODES
 
 
 class Hold(NamedTuple):
@@ -81,8 +91,9 @@ class ReclaimSnapshot:
     `idle` are victims that do not use their GPUs and go first by policy. `budget_seconds` and `minimum_runtime` are the
     policy's. `department_order` orders victims by their departments.
     `levels` are those of the policy's domains, and `group_domains` the domains that PodGroups ask for. `sharing` says
-    which pods share devices. `closed_to` are the nodes that reject the pods of a team, `keeping` those with places for
-    moved pods. `minimums` are the replicas that workloads are to keep.
+    which pods share devices. `closed_to` returns the nodes that reject a pod, `keeping` those with places for
+    moved pods. `minimums` are the replicas that workloads are to keep. `refused_nodes` says which nodes look free to a
+    pod that its scheduler finds no room for.
     """
 
     fleet: Fleet
@@ -105,6 +116,7 @@ class ReclaimSnapshot:
     levels: tuple[str, ...] = ()
     sharing: Sharing = NO_SHARING
     group_domains: Mapping[GangId, DomainRequest] = field(default_factory=dict)
-    closed_to: Mapping[TeamName, int] = field(default_factory=dict)
+    closed_to: Callable[[ReclaimPod], int] = lambda _: 0
     keeping: int = 0
     minimums: Minimums = field(default_factory=Minimums)
+    refused_nodes: RefusedNodes = field(default_factory=RefusedNodes)

@@ -13,6 +13,7 @@ from webhook.core.reclaim.held_room import holds
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.refused_nodes import RefusedNodes
 from webhook.core.reclaim.shared_devices import Sharing
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
@@ -115,10 +116,12 @@ def take_snapshot(
     now: int,
     refused: Set[Uid] = frozenset(),
     immovable: Set[Uid] = frozenset(),
+    refused_nodes: RefusedNodes | None = None,
 ) -> ReclaimSnapshot:
     """Return the snapshot that a plan is made from, with what earlier plans hold and evict.
 
     `refused` are the victims that the API server did not evict lately, `immovable` those that it did not even delete.
+    `refused_nodes` is what the evictor knows of reports of schedulers beside the pods and the changes of nodes.
     """
     rules, chosen = world.policy.reclaim, reclaim_index.evictions.listed()
     return ReclaimSnapshot(
@@ -145,9 +148,10 @@ def take_snapshot(
         levels=world.policy.topology.levels,
         sharing=Sharing(world),
         group_domains=world.group_domains,
-        closed_to=world.rejecting_nodes.closed_to(world.fleet),
+        closed_to=lambda each: world.rejecting_nodes.avoided(each.team, each.pod, world.fleet).closed,
         keeping=_keeping(reclaim_index, world),
         minimums=world.minimums,
+        refused_nodes=refused_nodes or RefusedNodes(now=now, changes=world.rejecting_nodes.changes),
     )
 
 

@@ -24,6 +24,7 @@ from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
 from webhook.core.reclaim.overrides import Overrides, overrides_of, waits_past_budgets
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.refused_nodes import ClosedNodes
 from webhook.core.reclaim.shared_devices import Going
 from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
 from webhook.core.reclaim.surplus import Surplus
@@ -65,6 +66,7 @@ class Trial:
         self.surplus = Surplus(snapshot.minimums)
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * (place + BEFORE_CRITERIA), (0,) * (len(snapshot.order) - place - 1)
+        self.closed_nodes = ClosedNodes(snapshot.refused_nodes, snapshot.fleet)
         self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
         self._groups: dict[tuple[Overrides, DepartmentName | None], dict[GangId, Group]] = {}
         going = Going(snapshot.sharing, together=[leaving.uid for leaving in snapshot.leaving])
@@ -107,6 +109,15 @@ class Trial:
         self, waiting: ReclaimPod, slots: int, *, outside: frozenset[TeamName] = frozenset()
     ) -> Move | NotPlanned:
         """Find room for one pod on slots that match it, and take it; no pod of the teams `outside` is evicted."""
+        outcome = self._place_on(waiting, slots, outside)
+        if isinstance(outcome, NotPlanned) and outcome.cause is not NoPlan.FITS:
+            if self.closed_nodes.reopen(waiting):
+                return self.place_on(waiting, slots, outside=outside)
+            if self.closed_nodes.look_free(waiting):
+                return NotPlanned(waiting, NoPlan.ROOM_REFUSED)
+        return outcome
+
+    def _place_on(self, waiting: ReclaimPod, slots: int, outside: frozenset[TeamName]) -> Move | NotPlanned:
         fleet, demand = self._fleet, waiting.demand
         for node in self._snapshot.sharing.nodes(waiting.uid) if demand.own is not None else ():
             slots &= fleet.bit(node)
@@ -118,6 +129,8 @@ class Trial:
             return NotPlanned(waiting, NoPlan.TOPOLOGY_UNMET)
         if room := fleet.with_room(demand, able & allowed):
             free = room & ~self._coming
+            if self.closed_nodes.close(waiting, free):
+                return self._place_on(waiting, slots, outside)
             node = self._where(waiting, free or room)
             self.take(node, waiting)
             return NotPlanned(waiting, NoPlan.FITS) if free else Move(waiting, node, (), VictimCost())
@@ -159,8 +172,8 @@ class Trial:
         return bool(self._fleet.bit(node) & self._coming)
 
     def _open_to(self, waiting: ReclaimPod) -> int:
-        closed = self._snapshot.keeping | self._snapshot.closed_to.get(waiting.team, 0)
-        return self._fleet.open_bits & ~closed
+        closed = self._snapshot.keeping | self._snapshot.closed_to(waiting)
+        return self._fleet.open_bits & ~(closed | self.closed_nodes.to(waiting))
 
     def _allowed(self, waiting: ReclaimPod) -> int:
         """Return the slots whose topology domains satisfy a pod's rules, with the pods placed so far."""

@@ -165,7 +165,8 @@ def may_ever_start(assessed: Assessment, world: World) -> bool:
 
 
 def _slots(assessed: Assessment, world: World) -> int:
-    return _able(assessed, world) & ~world.rejecting_nodes.avoided(assessed.team.name, world.fleet).closed
+    avoided = world.rejecting_nodes.avoided(assessed.team.name, assessed.pod, world.fleet)
+    return _able(assessed, world) & ~avoided.closed
 
 
 def _able(assessed: Assessment, world: World, *, ignores_taints: bool = False) -> int:

@@ -52,7 +52,7 @@ class TentativeReservations:
 
     def __init__(self, pod_counts: PodCounts | None = None, rejecting: RejectingNodes | None = None) -> None:
         self._pod_counts = pod_counts or PodCounts()
-        self._rejecting = rejecting or RejectingNodes()
+        self._rejecting = RejectingNodes() if rejecting is None else rejecting
         self._pod_counts.sources.append(self.placed)
         self._open: OrderedDict[_Reservation, None] = OrderedDict()  # the oldest first
         self._by_node: dict[NodeName, list[_Reservation]] = {}
@@ -74,7 +74,7 @@ class TentativeReservations:
             beside.append(reservation)
         self._pod_counts.change(reservation, node, 1)
         fleet.reserve(node, pod.demand, holder=reservation.holder)
-        self._rejecting.try_out(node, pod.namespace, reservation.holder)
+        self._rejecting.try_out(node, pod.namespace, reservation.holder, pod.demand)
         if len(self._open) > MOST:
             self._remove(fleet, next(iter(self._open)))
 
@@ -85,7 +85,7 @@ class TentativeReservations:
         if reservations := [each for each in self._by_node.get(node, ()) if each.demand == pod.demand]:
             own = (each for each in reservations if each.has_origin_of(pod))
             self._remove(fleet, next(own, reservations[0]))
-        self._rejecting.try_out(node, pod.namespace, pod.uid)
+        self._rejecting.try_out(node, pod.namespace, pod.uid, pod.demand)
 
     def expire(self, fleet: Fleet, *, now: int) -> bool:
         """Drop the expired reservations, and those of a clock that was ahead; return whether there were any."""

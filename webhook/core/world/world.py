@@ -1,8 +1,7 @@
 """The world: the nodes, GPU pods and usage that a decision is made from, updated by events.
 
 Between two events it does not change, and a decision contains no `await`: on one event loop that is the lock. An
-admitted pod is *assumed* at once (its charge reserved, its room taken on the first node chosen), then *confirmed* when
-the watch shows it, or *forgotten* when the ledger reports that the reservation is no longer needed.
+admitted pod is *assumed* at once (charged, its room taken on the first node), then *confirmed* or *forgotten*.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +40,7 @@ from webhook.core.world.waiting_pods import WaitingPod, WaitingPods
 class World:
     """Nodes, pods, namespaces and the usage of all teams, under one policy.
 
-    `is_live`: a cluster feeds it, so the event of an unknown namespace is to come. `now` is the last `tick`, or 0.
+    `is_live`: a cluster feeds it, and the event of an unknown namespace is still to come. `now` is of the last `tick`.
     """
 
     def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
@@ -233,6 +232,7 @@ class World:
             self.minimums.set_pod(pod.uid, pod.replica, is_ready=pod.is_ready and not pod.is_terminating)
         since, devices, reserved = pod.version, pod.devices, None if before is None else before.node
         stage, node = self.stages.place(pod, reserved or pod.promised)
+        self.rejecting_nodes.unused.see(pod, now=self.now)
         if before is None or before.is_reserved:  # it arrives; it may have been assumed several times
             user = pod.user or (None if before is None else before.pod.user)
             self.fleet.gpus.demand_mix.note(pod.demand, team=pod.team_label or pod.namespace, user=user)
@@ -268,6 +268,7 @@ class World:
         self.gangs.discard(uid)
         self.minimums.remove_pod(uid)
         self.stages.forget(uid)
+        self.rejecting_nodes.remove_pod(uid, self.pod(uid))
         self._charged.end_promotion(uid)
         self._charged.remove(uid)
 
@@ -373,10 +374,11 @@ class World:
         self._charged.cancel_promotion(uid)
 
     def _set_fleet_node(self, node: Node) -> None:
-        if self.is_live and (before := self.fleet.get(node.name)) is not None:
+        before = self.fleet.get(node.name) if self.is_live else node
+        if self.is_live and before is not None:
             self.absent_nodes.note(before, node)
         self.fleet.set(node)
-        self.rejecting_nodes.set_node(node)
+        self.rejecting_nodes.set_node(node, before=before)
         (self.keeping.add if node.kept else self.keeping.discard)(node.name)
         if node.maintenance is not None:
             self.maintained[node.name] = node.maintenance

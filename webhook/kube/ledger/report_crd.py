@@ -58,6 +58,7 @@ def _schema() -> _Json:
             "maintained": texts,
             "unreviewed": texts,
             "unevictable": texts,
+            "unserved": texts,
             "notify": texts,
             "refused": {
                 "type": "array",

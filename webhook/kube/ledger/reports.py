@@ -77,12 +77,12 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
     leader, `stalled` that the line stands still, `maintained` nodes that operators change, `unreviewed` the namespaces
     that others exclude from the webhooks, by number, `unevictable` the first borrowing pods that the evictor cannot
-    evict, with the reason; `moving` is why it cannot plan moves. They are lists: a merge patch replaces lists
-    completely. `certificate` is PEM, the serving certificate first. `autoscaling` and what begins with it are what the
-    leader knows of autoscalers. `refused` are counts, where policy has messages of refusals; `notify` says why messages
-    to people do not reach a target. `idle_problem` is why the evictor does not know the use of GPUs, `minimums` how
-    many workloads are to keep some replicas, from the leading server, `left_out` the kinds that the process may not
-    read and works without.
+    evict, with the reason, `unserved` the first waiting pods for which room was made without effect; `moving` is why it
+    cannot plan moves. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving
+    certificate first. `autoscaling` and what begins with it are what the leader knows of autoscalers. `refused` are
+    counts, where policy has messages of refusals; `notify` says why messages to people do not reach a target.
+    `idle_problem` is why the evictor does not know the use of GPUs, `minimums` how many workloads are to keep some
+    replicas, from the leading server, `left_out` the kinds that the process may not read and works without.
     """
 
     component: str
@@ -102,6 +102,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     maintained: list[str] = []
     unreviewed: list[str] = []
     unevictable: list[str] = []
+    unserved: list[str] = []
     moving: str = ""
     idle_problem: str = ""
     autoscaling: str = ""

@@ -6,9 +6,9 @@ Only kubelet writes these fields: tenants may not write `pods/status`, and the A
 from sys import intern
 from typing import Final
 
-from webhook.core.model.demand import Weights
+from webhook.core.model.demand import Demand, Weights
 from webhook.core.model.names import Namespace, NodeName
-from webhook.core.placement.rejecting_nodes import Rejection, Start
+from webhook.core.placement.rejecting_nodes import ANY_SHAPE, Rejection, Shape, Start
 from webhook.kube.objects import objects
 from webhook.kube.pod.demands import read_demand
 from webhook.kube.pod.pods import uid_of, unix_seconds
@@ -25,6 +25,12 @@ OutOfephemeral-storage, and all that is sent to a full node by `nodeName`), what
 states that a taint or condition of the node shows (Evicted, NodeShutdown).
 Source: kubernetes 1.37, pkg/kubelet: lifecycle/predicate.go, lifecycle/handlers.go, cm/admission, cm/topologymanager.
 """
+
+_ALIGNMENT: Final = "TopologyAffinityError"
+"""It depends on all that a pod asks for …"""
+
+_NODE_ITSELF: Final = "InvalidNodeInfo"
+"""… and this on nothing; the other faults are those of devices."""
 
 _OUT_OF: Final = "OutOf"
 """Before the name of a resource that the node has too little of."""
@@ -47,10 +53,17 @@ def to_rejection(pod: objects.Pod, weights: Weights) -> Rejection | None:
         uid=uid_of(metadata, namespace),
         at=unix_seconds(status.start_time or metadata.creation_timestamp or ""),
         reason=status.reason or "",
+        shape=_shape(demand, status.reason or ""),
     )
 
 
-def to_start(pod: objects.Pod) -> Start | None:
+def _shape(demand: Demand, reason: str) -> Shape:
+    if reason == _NODE_ITSELF:
+        return ANY_SHAPE
+    return demand.requests if reason == _ALIGNMENT else demand.held
+
+
+def to_start(pod: objects.Pod, weights: Weights) -> Start | None:
     """Return the start of a pod that asks for devices; None where its kubelet has not admitted it, or it needs none."""
     status, spec = pod.status, pod.spec
     if status is None or status.phase not in _STARTED or not spec.node_name or not status.start_time:
@@ -58,7 +71,11 @@ def to_start(pod: objects.Pod) -> Start | None:
     if not any(b"/" in bytes(each.resources) for each in spec.containers):
         return None
     namespace = Namespace(intern(pod.metadata.namespace or "default"))
-    return Start(NodeName(intern(spec.node_name)), namespace, unix_seconds(status.start_time), status.start_time)
+    demand = read_demand(spec, weights).demand
+    requests = () if demand is None else demand.requests
+    return Start(
+        NodeName(intern(spec.node_name)), namespace, unix_seconds(status.start_time), status.start_time, requests
+    )
 
 
 def is_acknowledged(status: objects.PodStatus | None) -> bool:

@@ -36,6 +36,8 @@ _GROUP: Final = re.compile(
 """In its messages on the pods of a PodGroup that fit, while others of the group do not: those say what they lack
 (kubernetes/pkg/scheduler/framework/plugins/gangscheduling, schedule_one_podgroup.go)."""
 _TAINTED: Final = "untolerated taint"
+_ZONES: Final = ("volume node affinity", "PersistentVolume's node affinity", "no available volume zone")
+"""In its messages on volumes that exist elsewhere: no eviction on these nodes helps."""
 _HEAD: Final = re.compile(r"^\d+/\d+ nodes are available: ")
 _COUNT: Final = re.compile(r"^\d+ ")
 _MAX_MESSAGE: Final = 8192
@@ -55,6 +57,7 @@ class Condition(NamedTuple):
     `since` is when the pod was first without one, as RFC 3339. `is_for_room`: some node lacks what the pod requests, or
     its PodGroup has no room together.
     `is_for_taints`: some node has a taint that it does not tolerate. `is_unschedulable`: the scheduler tried it.
+    `is_for_zone`: some node is outside the zone of its volumes. `text` is what it says of the nodes.
     """
 
     unbound: Unbound
@@ -62,6 +65,8 @@ class Condition(NamedTuple):
     is_for_room: bool
     is_for_taints: bool
     is_unschedulable: bool
+    is_for_zone: bool = False
+    text: str = ""
 
 
 _decoder: Final = msgspec.json.Decoder(list[_Condition] | None)
@@ -88,7 +93,18 @@ def _read(found: _Condition) -> Condition:
         obstacle = Obstacle.GATE if found.reason == "SchedulingGated" else Obstacle.OTHER
         return Condition(Unbound(obstacle, _shown(message or found.reason or "")), since, False, False, False)
     is_for_room = any(words in message for words in _ROOM) or _GROUP.search(message) is not None
-    return Condition(_unbound(message), since, is_for_room, _TAINTED in message, True)
+    is_for_zone = any(words in message for words in _ZONES)
+    return Condition(_unbound(message), since, is_for_room, _TAINTED in message, True, is_for_zone, _text(message))
+
+
+@lru_cache(maxsize=1024)
+def _text(message: str) -> str:
+    return _shown(_said(message))
+
+
+def _said(message: str) -> str:
+    """Return what a message says of the nodes, without what preemption would do."""
+    return message.partition(" preemption: ")[0].rstrip(". ")
 
 
 @lru_cache(maxsize=1024)  # the pods of a workload wait for the same
@@ -98,7 +114,7 @@ def _unbound(message: str) -> Unbound:
     The nodes are listed by the first filter that excludes them (kubernetes/pkg/scheduler/framework/types.go, FitError).
     Room counts first: where a node lacks it, an end or an eviction may help. Then what no node can mend.
     """
-    why = _HEAD.sub("", message.partition(" preemption: ")[0]).rstrip(". ")
+    why = _HEAD.sub("", _said(message))
     parts = [_COUNT.sub("", part) for part in why.split(", ")]
     if any(words in part for part in parts for words in _ROOM):
         return Unbound(Obstacle.ROOM)

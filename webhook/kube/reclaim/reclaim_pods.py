@@ -88,7 +88,9 @@ def _report(status: objects.PodStatus | None) -> SchedulerReport | None:
     found = read_condition(status)
     if found is None or not found.is_unschedulable:
         return None
-    return SchedulerReport(unix_seconds(found.since), is_for_room=found.is_for_room, is_for_taints=found.is_for_taints)
+    return SchedulerReport(
+        unix_seconds(found.since), found.is_for_room, found.is_for_taints, is_for_zone=found.is_for_zone, why=found.text
+    )
 
 
 def _asks_to_stay(annotations: Mapping[str, str]) -> bool:

@@ -244,7 +244,7 @@ class _Found:
                     world.taint_rules.append((found.metadata.name, rule))
 
     def _keep_pod(self, pod: objects.Pod) -> None:
-        if (outcome := to_rejection(pod, self.weights) or to_start(pod)) is not None:
+        if (outcome := to_rejection(pod, self.weights) or to_start(pod, self.weights)) is not None:
             self.world.outcomes.append(outcome)
         if (resident := to_resident(pod, self.weights)) is not None:
             self.world.pods.append(resident)

@@ -28,14 +28,14 @@ class RejectionReporter:
         """Yield what each node did with the pods of a team, for the report of this replica."""
         for each in self._world.rejecting_nodes.closed():
             yield (
-                f"node {each.node}: the last {each.rejections} pods of team {each.team} were rejected there "
-                f"({each.reason}); closed to the team until {_time(each.until)}"
+                f"node {each.node}: the last {each.rejections} pods of team {each.team}{each.size} were rejected there "
+                f"({each.reason}); closed to them until {_time(each.until)}"
             )
 
     def _report(self, closed: ClosedNode) -> None:
         text = (
-            f"rejected pods of team {closed.team} at their admission ({closed.reason}): Fairgate places none of the "
-            f"team's here until {_time(closed.until)}; then one pod at a time tries the node, until one starts"
+            f"rejected pods of team {closed.team}{closed.size} at their admission ({closed.reason}): Fairgate places "
+            f"no more of them here until {_time(closed.until)}; then one pod at a time tries the node, until one starts"
         )
         about = ObjectRef("Node", "", closed.node, closed.node)  # by its name, as in the Events of kubelets
         self._events.record(Event(about, EventReason.REJECTS_PODS, text))

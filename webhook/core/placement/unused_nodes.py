@@ -1,0 +1,93 @@
+"""Nodes whose promised room a scheduler does not use: it refuses them to pods of a controller for a cause of its own.
+
+The pods that a controller makes are alike, so the next one would not start there either. It is sent elsewhere, or waits
+in line without a charge. Pods of other controllers, or that ask for something else, are not affected; those of a
+StatefulSet have volumes of their own and say nothing of each other.
+"""
+
+from typing import Final, NamedTuple
+
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.pod import Obstacle, Owner, Pod, Resident
+from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.node_changes import NodeChanges
+
+PATIENCE_SECONDS: Final = 30
+"""How long a scheduler may report no room for a pod before it says something of the node: it tries a pod again within
+10 s, and others may take the room in between."""
+
+CLOSED_SECONDS: Final = 600
+"""How long a node stays closed to them after the last such pod was seen, unless it changes before."""
+
+MOST: Final = 1024
+"""Nodes that are remembered for all controllers together, the latest."""
+
+
+class _Kind(NamedTuple):
+    """Pods that are alike."""
+
+    namespace: Namespace
+    owner: Owner
+    demand: Demand
+
+
+class UnusedNodes:
+    """What the reports on pods without a node say of the nodes that were chosen for them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Uid, tuple[_Kind, NodeName, int]] = {}  # and since when
+        self._closed: dict[tuple[_Kind, NodeName], int] = {}  # and until when
+
+    def see(self, pod: Resident, *, now: int) -> None:
+        """Note a pod: what its scheduler reports where it has no node, or that it is on one."""
+        if pod.node is not None:
+            self.forget(pod.uid)
+            if self._closed and (kind := _kind_of(pod)) is not None:
+                self._closed.pop((kind, pod.node), None)
+            return
+        kind, why = _kind_of(pod), pod.unbound
+        if kind is None or pod.promised is None or why is None or why.obstacle not in _REFUSED:
+            self.forget(pod.uid)
+        elif self._waiting.get(pod.uid, ())[:2] != (kind, pod.promised):
+            self._waiting[pod.uid] = kind, pod.promised, now
+
+    def forget(self, uid: Uid) -> None:
+        """Forget a pod that has a node, or is gone."""
+        self._waiting.pop(uid, None)
+
+    def tick(self, now: int, changes: NodeChanges) -> None:
+        """Set the time: close nodes that were not used for long, and open those that changed."""
+        if not self._waiting and not self._closed:
+            return
+        changed = dict(changes.latest())
+        for kind, node, since in self._waiting.values():
+            if max(since, changed.get(node, 0)) + PATIENCE_SECONDS <= now:
+                self._closed.pop((kind, node), None)
+                self._closed[kind, node] = now + CLOSED_SECONDS
+        for (kind, node), until in list(self._closed.items()):
+            if until <= now or changed.get(node, 0) + CLOSED_SECONDS > until:
+                del self._closed[kind, node]
+        while len(self._closed) > MOST:
+            del self._closed[next(iter(self._closed))]
+
+    def closed_to(self, pod: Pod | Resident, fleet: Fleet) -> int:
+        """Return the nodes that are closed to a pod."""
+        found, own = 0, _kind_of(pod) if self._closed else None
+        for kind, node in self._closed if own is not None else ():
+            if kind == own:
+                found |= fleet.bit(node)
+        return found
+
+    def __bool__(self) -> bool:
+        """Whether any node is closed to any pod."""
+        return bool(self._closed)
+
+
+_REFUSED: Final = frozenset({Obstacle.ROOM, Obstacle.OTHER})
+
+
+def _kind_of(pod: Pod | Resident) -> _Kind | None:
+    if pod.owner is None or pod.owner.kind == "StatefulSet":
+        return None
+    return _Kind(pod.namespace, pod.owner, pod.demand)
