@@ -175,7 +175,7 @@ class World:
         return self._charged.resolve(pod, instead=instead)
 
     def tick(self, now: int) -> None:
-        """Set the time, in seconds of Unix time: what lasts for a time ends here, whoever asks next."""
+        """Set the time, in seconds of Unix time: what lasts for a time ends here, for all who ask next."""
         if now != self.now:
             self.now = self.minimums.now = now
             self.absent_nodes.tick(now, self.maintained)
