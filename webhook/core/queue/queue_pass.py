@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, assert_never
 
-from webhook.core.model.amount import Units
+from webhook.core.model.amount import UNLIMITED, Limit, Units, Unlimited
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import QueueRules
 from webhook.core.queue.hold_backs import HoldBacks
@@ -50,9 +50,20 @@ class NextEntry(NamedTuple):
 
 
 class QueuePass:
-    """Finds the entries that may start, one after the other, in the order as it was looked at last."""
+    """Finds the entries that may start, one after the other, in the order as it was looked at last.
 
-    def __init__(self, order: Order, rules: QueueRules, *, now: int, hold_backs: HoldBacks | None = None) -> None:
+    After `most_blocked` judgments that end in waiting no further entry is judged.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        rules: QueueRules,
+        *,
+        now: int,
+        hold_backs: HoldBacks | None = None,
+        most_blocked: Limit = UNLIMITED,
+    ) -> None:
         order.look_at_entries()
         self._order = order
         self._rules = rules
@@ -69,6 +80,7 @@ class QueuePass:
         self._placed: Counter[TeamName] = Counter()
         self._judged: set[LaneKey] = set()
         self._blocked = 0
+        self._most_blocked = most_blocked
 
     def next(self, judge: Judge) -> NextEntry | None:
         """Return the entry that starts next; None if none may start.
@@ -172,7 +184,8 @@ class QueuePass:
         if known is not None:
             return known
         lane = _lane(entry)
-        if self._blocked >= MAX_BLOCKED and lane in self._judged:
+        is_enough = not isinstance(self._most_blocked, Unlimited) and self._blocked >= self._most_blocked
+        if is_enough or (self._blocked >= MAX_BLOCKED and lane in self._judged):
             return None
         verdict = judge(entry, way=way, kept=kept)
         if isinstance(verdict, Fits):
