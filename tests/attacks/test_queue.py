@@ -230,18 +230,18 @@ def test_a_head_without_a_place_keeps_no_limit_of_a_department_from_others(clust
         wait_for(cluster, lambda: known in fairgate.get("/metrics"), what="the teams are known")
         create_pod(cluster, fairgate.team_b, sized("full", 10, nodeSelector={"kubernetes.io/hostname": full}))
         wait_bound(cluster, fairgate.team_b, "full")
+        fill(cluster, teams["hog"], 10)
+        attacker = make_attacker(cluster, teams["mallory"])
+        made = heads(full)
+        for head in made:
+            attacker.create_pod(head)
+        for name, selector in (
+            ("names-no-node", {"kubernetes.io/hostname": "node-99"}),
+            ("label-of-no-node", {"zone": "nowhere"}),
+        ):
+            assert patch(attacker, {"spec": {"nodeSelector": selector}}, name=name) == "", "it waits already"
+        time.sleep(1.1)  # ages are in seconds
         with evictor(fairgate) as running:
-            fill(cluster, teams["hog"], 10)
-            attacker = make_attacker(cluster, teams["mallory"])
-            made = heads(full)
-            for head in made:
-                attacker.create_pod(head)
-            for name, selector in (
-                ("names-no-node", {"kubernetes.io/hostname": "node-99"}),
-                ("label-of-no-node", {"zone": "nowhere"}),
-            ):
-                assert patch(attacker, {"spec": {"nodeSelector": selector}}, name=name) == "", "it waits already"
-            time.sleep(1.1)  # ages are in seconds
             create_pod(cluster, teams["owed"], sized("owed"))
             wait_bound(cluster, teams["owed"], "owed")
             assert [gates(attacker, head["metadata"]["name"]) for head in made] == [[GATE]] * len(made)

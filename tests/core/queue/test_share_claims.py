@@ -13,7 +13,7 @@ from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.standing import NO_GUARANTEE, DepartmentStanding, ModelShare, Standing
-from webhook.core.queue.verdict import Fits, NoRoom, OverLimit
+from webhook.core.queue.verdict import NoRoom, OverLimit
 
 TEAM = ("team", "a")
 
