@@ -10,7 +10,7 @@ import argparse
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,6 +61,12 @@ class Room:
         if self.is_over_limit:
             return OverLimit(("team", entry.team))
         return Fits() if entry.gpus <= self.free else NoRoom(kept if way is Way.BACKFILL else frozenset())
+
+    def has_place(self, entry: QueueEntry, limit: Hashable, *, is_owed: bool) -> bool:
+        """Return that there is a place, and count the question."""
+        del entry, limit, is_owed
+        self.judged += 1
+        return True
 
 
 class Bench(NamedTuple):

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from webhook.yaml_reader import DocumentError, read_documents
 from webhook.yaml_scalars import key_text, resolved, tagged
 from webhook.yaml_writer import to_yaml
@@ -59,3 +60,11 @@ def test_a_tag_that_is_unknown_or_does_not_fit_is_a_value_error():
             tagged("x", tag)
     with pytest.raises(ValueError, match="cannot decode 'on' as int"):
         tagged("on", "tag:yaml.org,2002:int")
+
+
+@examples(100)
+@given(st.text(alphabet=st.sampled_from("a\u202eé\n\x85\u2028\U000e0001\xa0: -'\"\\#")))
+def test_what_a_terminal_would_interpret_is_escaped_and_read_back(text):
+    written = to_yaml({"name": text, text: 1})
+    assert written.replace("\n", "").isprintable()
+    assert yaml.safe_load(written) == {"name": text, text: 1}

@@ -4,6 +4,7 @@ from typing import Final
 
 import yaml
 
+from webhook.core.model.text import escaped
 from webhook.yaml_scalars import resolved
 
 _Base: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # seven times faster where PyYAML has libyaml
@@ -14,7 +15,10 @@ class Dumper(_Base):  # type: ignore[misc,valid-type]
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if resolved(text) is text else "'")
+    style = None if resolved(text) is text else "'"
+    if not text.isprintable() and not text.replace("\n", "").isprintable():
+        style = '"'  # where it can be escaped
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 Dumper.add_representer(str, _text)
@@ -22,6 +26,6 @@ Dumper.ignore_aliases = lambda *_: True  # aliases are hard to read
 
 
 def to_yaml(*documents: object, width: int = 2**16) -> str:
-    """Return plain values as YAML documents, with keys in their order."""
+    """Return plain values as YAML documents, with keys in their order; what is not printable is escaped."""
     text: str = yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=width, allow_unicode=True)
-    return text
+    return escaped(text, escape=lambda odd: f"\\U{ord(odd):08x}")

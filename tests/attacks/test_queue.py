@@ -14,7 +14,16 @@ from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound, wait_for
+from tests.control_plane.workbench import (
+    create_pod,
+    get_pod,
+    list_pods,
+    make_namespace,
+    make_nodes,
+    wait_bound,
+    wait_for,
+)
+from tests.scenarios.evictor import evictor, fill
 from tests.scenarios.standing_fairgate import DECISION, TEAM, FairgateServer, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -185,6 +194,59 @@ def test_a_high_priority_goes_ahead_of_no_other_team(fairgate, attacker):
     wait_bound(cluster, fairgate.team_b, "honest")
     assert gates(attacker, "p") == [GATE]
     assert fairgate.charged("a") == 20
+
+
+def heads(full: str) -> list[dict]:
+    """Pods inside their team's share, of the size that a department's limit lacks, for which there is no place."""
+    nowhere = {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": "kubernetes.io/hostname"}
+    gang = {"annotations": {"fairgate.dev/gang": "true", "kueue.x-k8s.io/pod-group-total-count": "2"}}
+    gang["labels"] = {"kueue.x-k8s.io/pod-group-name": "g"}
+    at_full = {"nodeSelector": {"kubernetes.io/hostname": full}}
+    return [
+        sized("names-a-full-node", 4, **at_full),
+        sized("names-no-node", 4),
+        sized("label-of-no-node", 4),
+        sized(
+            "beside-no-pod", 4, affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [nowhere]}}
+        ),
+        sized("of-a-gang", 3, **gang),
+        sized("rest-of-the-gang", 1, **gang, **at_full),
+    ]
+
+
+def test_a_head_without_a_place_keeps_no_limit_of_a_department_from_others(cluster):
+    """Each waits ahead of all; no pod is evicted for one of them, and the room that is made for another is its own."""
+    full = make_nodes(cluster, 3, labels={"zone": "a"})[0]
+    more = "departments: [{name: lab, gpus: {guaranteed: 10, limit: 10}}]\nqueue: {strictAfter: 0s}\n"
+    with serve_fairgate(cluster, policy=f"defaults: {{onLimit: queue, onNoRoom: queue}}\n{more}") as fairgate:
+        teams = {name: make_namespace(cluster) for name in ("mallory", "owed", "hog")}
+        shares = [
+            f"  - {{name: {space}, namespaces: [{space}], department: lab, gpus: {{guaranteed: {share}, limit: 10}}}}\n"
+            for space, share in zip(teams.values(), (4, 3, 3), strict=True)
+        ]
+        header = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams:\n"
+        (fairgate.policy / "lab.yaml").write_text(header + "".join(shares))
+        known = f'team="{teams["hog"]}"'
+        wait_for(cluster, lambda: known in fairgate.get("/metrics"), what="the teams are known")
+        create_pod(cluster, fairgate.team_b, sized("full", 10, nodeSelector={"kubernetes.io/hostname": full}))
+        wait_bound(cluster, fairgate.team_b, "full")
+        fill(cluster, teams["hog"], 10)
+        attacker = make_attacker(cluster, teams["mallory"])
+        made = heads(full)
+        for head in made:
+            attacker.create_pod(head)
+        for name, selector in (
+            ("names-no-node", {"kubernetes.io/hostname": "node-99"}),
+            ("label-of-no-node", {"zone": "nowhere"}),
+        ):
+            assert patch(attacker, {"spec": {"nodeSelector": selector}}, name=name) == "", "it waits already"
+        time.sleep(1.1)  # ages are in seconds
+        with evictor(fairgate) as running:
+            create_pod(cluster, teams["owed"], sized("owed"))
+            wait_bound(cluster, teams["owed"], "owed")
+            assert [gates(attacker, head["metadata"]["name"]) for head in made] == [[GATE]] * len(made)
+            assert {each["name"] for each in running.said("limit plan")} == {"owed"}
+            assert len(running.said("evicted")) == 1
 
 
 # -- another demand

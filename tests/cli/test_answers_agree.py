@@ -48,6 +48,7 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
 from webhook.core.model.text import shortened
 from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.starting.assumed_starts import AssumedStarts, together
 from webhook.core.world.anonymizer import Anonymizer
 from webhook.core.world.hidden_usage import Unnamed
 from webhook.kube.kinds.table import kind_table
@@ -263,6 +264,23 @@ def check_waits(cluster, pod, said):
         assert found.reason == f"waits: {row.cause} ({row.code})"
 
 
+def check_line(cluster):
+    """What is said to start now is what the leader's next pass starts first of each team, and nothing else is."""
+    turns = AssumedStarts(cluster.world()).due(now=NOW, count=100)
+    firsts = {group[0].waiting.team: group for group in reversed(together(turns))}
+    want = {turn.waiting.pod.name for group in firsts.values() for turn in group}
+    world = cluster.world()
+    reader = QueueReader(world, now=NOW)
+    found = {row.waiting.pod.name: row for row in reader.rows()}
+    event(f"start now: {len(want)} of {len(found)}" if found else "no line")
+    assert {name for name, row in found.items() if row.cause.startswith(STARTS)} == want
+    assert {name for name, row in found.items() if row.start == (0, 0)} <= want
+    shown = [each.pod for each in line_of(page_of(cluster), now=NOW).rows]
+    assert {each.name for each in shown if each.cause.startswith(STARTS)} == want
+    again = AssumedStarts(world).due(now=NOW, count=100)
+    assert [turn.waiting.uid for turn in again] == [turn.waiting.uid for turn in turns], "the world is as before"
+
+
 def check_runs(cluster, before, pod, said):
     """All say of an admitted pod that it runs where it was sent, on its tier; none says that it is held up."""
     world, team = cluster.world(), pod["metadata"]["namespace"]
@@ -287,6 +305,7 @@ def check_runs(cluster, before, pod, said):
     assert found.outcome in {said.tier, "guaranteed"}, "an older pod may have ended, and its share is free"
 
 
+STARTS = ("it may start now", "borrowed GPUs are taken back for it, with one of the next releases")
 BORROWED = Setup(
     shares=((4, 2), (0, 6)),
     lab=6,
@@ -299,10 +318,20 @@ BORROWED = Setup(
     asked=Asked("red", 2),
 )
 """A pod inside its guaranteed share that only borrowers keep out, under the limit of a department."""
+PLACELESS = BORROWED._replace(
+    nodes=(8, 2),
+    lab=8,
+    before=(Asked("blue", 2, pin=1), Asked("blue", 5), Asked("blue", 2, pin=1)),
+    asked=Asked("red", 1),
+    queues=(True, True),
+    is_strict=True,
+)
+"""The first in line names a full node, and a pod of another team inside its share waits behind it."""
 
 
 @examples(60)
 @example(BORROWED)
+@example(PLACELESS)
 @given(setups)
 def test_every_surface_says_the_same_of_one_pod(setup):
     cluster = Cluster(setup)
@@ -336,3 +365,4 @@ def test_every_surface_says_the_same_of_one_pod(setup):
     else:
         check_runs(cluster, before, stored, said)
     check_free(cluster)
+    check_line(cluster)

@@ -52,7 +52,7 @@ async def test_the_plan_names_the_victims_and_their_owner_gets_an_event_afterwar
         stage.asker("b", gpus=2, ownerReferences=[owner | {"name": "waits", "uid": "u-waits"}])
         await stage.until(lambda: stage.real_evictions() == 2)
     plan = next(event.message for event in stage.events if event.reason == "Reclaiming")
-    assert "To be evicted: team-a/v" in plan
+    assert "To be evicted: 2 pods of team team-a (2 GPUs)" in plan
     want = ObjectRef("Job", "team-a", "train", "u-train", "batch/v1")
     [asks, *evicted] = stage.notices
     assert (asks.owner, asks.reason) == (
@@ -61,7 +61,7 @@ async def test_the_plan_names_the_victims_and_their_owner_gets_an_event_afterwar
     )
     assert (asks.message, asks.series) == (plan, "Reclaiming"), "those of all pods that it waits with become one"
     assert [(each.owner, each.reason, each.series) for each in evicted] == [(want, "Reclaimed", "for team team-b")] * 2
-    assert all("was evicted: team team-b takes its share back for pod team-b/b" in each.message for each in evicted)
+    assert all("was evicted: team team-b takes its share back for a pod of" in each.message for each in evicted)
     assert {subject for subject, _ in stage.messages} == {("evictions", "team-a")}
     assert {(each.namespace, each.gpus) for _, each in stage.messages} == {("team-a", "1")}
     assert all(each.text.startswith("team team-b takes its share back") for _, each in stage.messages)

@@ -53,9 +53,9 @@ async def test_a_pod_inside_its_share_is_marked_before_its_victims_go_and_no_mor
     assert plan.startswith(
         "room is made under the limits of department left: team team-b's guaranteed share is 4, 0 taken"
     )
-    assert "To be evicted: team-a/a" in plan
+    assert "To be evicted: 2 pods of team team-a (2 GPUs)" in plan
     reclaimed = [event.message for event in stage.events if event.reason == "Reclaimed"]
-    assert all("takes its share back for pod team-b/b of 2 GPUs" in text for text in reclaimed)
+    assert all("takes its share back for a pod of 2 GPUs" in text for text in reclaimed)
     assert len(reclaimed) == 2
 
 

@@ -15,7 +15,7 @@ BEHIND = State(Severity.CRITICAL, "the ledger is behind", (item("a: behind"),))
 
 def evicted(name: str = "sweep-17", **more: Any) -> Item:
     """An evicted pod."""
-    text = more.pop("text", "team nlp takes its share back for pod nlp/train-0 of 8 GPUs")
+    text = more.pop("text", "team nlp takes its share back for a pod of 8 GPUs")
     return item(text, at="2026-11-26T02:10:00Z", namespace="vision", name=name, gpus="8", **more)
 
 

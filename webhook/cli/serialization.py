@@ -6,13 +6,19 @@ import msgspec
 
 from webhook import yaml_writer
 from webhook.cli.options import Layout
+from webhook.core.model.text import escaped
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def to_json(data: object) -> str:
-    """Return data as JSON, indented by two spaces."""
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+    """Return data as JSON, indented by two spaces; what a terminal would not show as it is, is escaped."""
+    return escaped(msgspec.json.format(msgspec.json.encode(data), indent=2).decode(), escape=_json_escape) + "\n"
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
 
 
 def to_yaml(data: object) -> str:

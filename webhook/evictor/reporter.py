@@ -1,4 +1,7 @@
-"""Reports each eviction, its beneficiary and the reason: in the log before any action, as Events, as metrics."""
+"""Reports each eviction, its beneficiary and the reason: in the log before any action, as Events, as metrics.
+
+An Event is read by the team of its object: of the pods of others it says the team and the size. The log names them.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +11,7 @@ from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, O
 from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
 from webhook.core.model.notify_rules import NotifyKind
-from webhook.core.model.text import plural_gpus
+from webhook.core.model.text import plural, plural_gpus
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_outlook import why_not
 from webhook.core.reclaim.reclaim_plan import NO_NODES, Move, NoPlan, NotPlanned, Round
@@ -28,9 +31,6 @@ _WHAT_FAILED: Final = {
     EvictionObstacle.POLICY: "the cluster's rights or an admission policy forbid it",
     EvictionObstacle.FAILURE: "the API server fails to evict it, and to delete it",
 }
-
-_NAMED = 5
-"""Victims named in an Event; the log names all."""
 
 
 class EvictionReporter:
@@ -64,7 +64,7 @@ class EvictionReporter:
         """Report plans for pods in line, before anything is done."""
         sums = self._sums()
         for move in moves:
-            waiting, named = move.waiting, _names(move.victims)
+            waiting, named = move.waiting, _by_team(move.victims)
             self._metrics.planned(waiting.team)
             victims = [f"{victim.namespace}/{victim.name}" for victim in move.victims]
             self._logs.event.info("limit plan", **_subject(waiting), limits=list(move.levels), victims=victims)
@@ -189,7 +189,7 @@ class EvictionReporter:
         waiting = self._world.waiting.get(uid)
         if waiting is None:
             return None
-        return _Asker(waiting.team, waiting.pod.namespace, waiting.pod.name, waiting.pod.demand.gpus)
+        return _Asker(waiting.team, waiting.pod.demand.gpus)
 
     def _of_minimum(self, workload: WorkloadName | None) -> str:
         """Return what its workload's minimum means for a victim; "" where it has none."""
@@ -258,31 +258,32 @@ def _plan_text(move: Move, sums: _Sums) -> str:
     if not move.victims:
         return f"{kept}: pods that end free the room and none is evicted"
     over = "; ".join(sums.over(team) for team in sorted({victim.team for victim in move.victims}))
-    return f"{kept}: {sums.of(move.waiting.team)}; {over}. To be evicted: {_names(move.victims)}"
+    return f"{kept}: {sums.of(move.waiting.team)}; {over}. To be evicted: {_by_team(move.victims)}"
 
 
-def _names(victims: Sequence[Victim]) -> str:
-    named = ", ".join(f"{victim.namespace}/{victim.name}" for victim in victims[:_NAMED])
-    more = len(victims) - _NAMED
-    return f"{named} and {more} more" if more > 0 else named
+def _by_team(victims: Sequence[Victim]) -> str:
+    """Return how many pods of each team are evicted, and of how many GPUs."""
+    teams = sorted({victim.team for victim in victims})
+    of = {team: [victim.demand.gpus for victim in victims if victim.team == team] for team in teams}
+    return ", ".join(
+        f"{plural(len(gpus), 'pod')} of team {team} ({plural_gpus(sum(gpus))})" for team, gpus in of.items()
+    )
 
 
 class _Asker(NamedTuple):
     """A waiting pod for which others are evicted."""
 
     team: TeamName
-    namespace: str
-    name: str
     gpus: Units
 
 
 def _asker(waiting: ReclaimPod) -> _Asker:
-    return _Asker(waiting.team, waiting.namespace, waiting.name, waiting.demand.gpus)
+    return _Asker(waiting.team, waiting.demand.gpus)
 
 
 def _reason(waiting: _Asker, team: TeamName, gpus: Units, sums: _Sums) -> str:
     borrows = f"borrows {plural_gpus(gpus)}" if gpus else "shares GPUs that another pod borrows"
     return (
-        f"team {waiting.team} takes its share back for pod {waiting.namespace}/{waiting.name} of "
-        f"{plural_gpus(waiting.gpus)} ({sums.of(waiting.team)}); this pod {borrows}, {sums.over(team)}"
+        f"team {waiting.team} takes its share back for a pod of {plural_gpus(waiting.gpus)} "
+        f"({sums.of(waiting.team)}); this pod {borrows}, {sums.over(team)}"
     )

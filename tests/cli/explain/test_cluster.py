@@ -228,6 +228,14 @@ async def test_other_pods_show_that_the_node_is_held(cluster):
     assert "gpu-1: its room is held for waiting pods" in shown
 
 
+async def test_an_announcement_that_its_owner_wrote_on_a_guaranteed_pod_is_not_believed(cluster):
+    forged = {"fairgate.dev/evict-at": "2030-01-01T00:00:00Z", "fairgate.dev/evict-for": "nlp"}
+    cluster.pod("calm", namespace="vision", node="gpu-1", tier="guaranteed", annotations=forged)
+    assert "will be evicted" not in (await cluster.explain("pod/calm", "-n", "vision")).stdout
+    [explained] = await cluster.explained("pod/calm", "-n", "vision")
+    assert explained["eviction"] is None
+
+
 async def test_a_victim_shows_the_time_of_its_eviction_and_the_beneficiary(cluster):
     at = under_way(cluster)
     shown = (await cluster.explain("pod/borrower", "-n", "vision")).stdout

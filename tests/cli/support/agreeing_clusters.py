@@ -43,7 +43,7 @@ class Said(NamedTuple):
 class Asked(NamedTuple):
     """A pod that someone creates. `gang` is the size of its gang, 0 for none; `is_grouped`: that is a PodGroup.
 
-    `is_idle`: on a node it does not use its GPUs.
+    `is_idle`: on a node it does not use its GPUs. `pin` is the number of the one node that it may use.
     """
 
     team: str
@@ -54,12 +54,14 @@ class Asked(NamedTuple):
     is_gone: bool = False
     is_grouped: bool = False
     is_idle: bool = False
+    pin: int | None = None
 
 
 class Setup(NamedTuple):
     """A policy, the nodes' sizes, the pods that come one after the other, and the one that is asked about.
 
-    `grows`: Karpenter brought the nodes. `measures_use`: what follows for pods that do not use their GPUs.
+    `grows`: Karpenter brought the nodes. `measures_use`: what follows for pods that do not use their GPUs. With
+    `is_strict` no pod passes one that waits for a limit, with `is_brief` one without room holds back no other.
     """
 
     shares: tuple[tuple[int, int], ...]
@@ -73,6 +75,8 @@ class Setup(NamedTuple):
     asked: Asked
     grows: bool = False
     measures_use: bool = False
+    is_strict: bool = False
+    is_brief: bool = False
 
 
 _asked = st.builds(
@@ -85,6 +89,7 @@ _asked = st.builds(
     is_gone=st.sampled_from([False, False, True]),
     is_grouped=st.booleans(),
     is_idle=st.booleans(),
+    pin=st.sampled_from([None, None, None, 0, 1, 9]),
 )
 setups = st.builds(
     Setup,
@@ -99,6 +104,8 @@ setups = st.builds(
     asked=_asked,
     grows=st.sampled_from([False, False, True]),
     measures_use=st.booleans(),
+    is_strict=st.booleans(),
+    is_brief=st.booleans(),
 )
 
 
@@ -116,7 +123,11 @@ def policy_of(setup):
         "teams": teams,
         "resources": {SHARED: {"gpus": "1/4"}},
         "defaults": waits,
-        "queue": {"depth": setup.depth},
+        "queue": {
+            "depth": setup.depth,
+            "strictAfter": "0s" if setup.is_strict else "10m",
+            "holdBack": "0s" if setup.is_brief else "24h",
+        },
     }
     if setup.measures_use:
         source = {"prometheus": {"url": "http://p:9090"}, "series": {"job": "dcgm"}}
@@ -148,6 +159,7 @@ def manifest_of(asked, name):
     resource = SHARED if asked.is_shared else b.GPU
     labels = {} if asked.tier is None else {keys.TIER: asked.tier}
     annotations = {}
+    place = {} if asked.pin is None else {"nodeSelector": {"kubernetes.io/hostname": f"n{asked.pin}"}}
     grouped = {"schedulingGroup": {"podGroupName": f"g{asked.gang}"}} if asked.gang and asked.is_grouped else {}
     if asked.gang:
         labels |= {} if grouped else {"kueue.x-k8s.io/pod-group-name": f"g{asked.gang}"}
@@ -159,6 +171,7 @@ def manifest_of(asked, name):
         annotations=annotations,
         containers=[b.container(gpus=asked.gpus, resource=resource, cpu="1", memory="1Gi")],
         **grouped,
+        **place,
     )
     made["metadata"].pop("uid", None)
     return made

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.departments import department
-from tests.core.support.make import demand, gpus, node, policy, resident, team, world
+from tests.core.support.make import demand, gpus, node, policy, requirement, resident, team, world
 from tests.core.support.waiting import member, waiting
 from webhook.core.admission.gang_rules import come_so_far
 from webhook.core.explain import queue_rows
@@ -16,13 +16,15 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
 from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import HELD, Effect, Taint
+from webhook.core.model.selector import HELD, NO_CONSTRAINTS, NODE_NAME_FIELD, Constraints, Effect, NodeTerm, Taint
 from webhook.core.model.statement import Statement
 from webhook.core.model.tier import Tier
 from webhook.core.quota.charged_pod import flight_of
+from webhook.core.starting.assumed_starts import AssumedStarts
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 HOUR = 3600
+STARTS = "it may start now, with the next release"
 NOW = 100 * HOUR
 
 
@@ -127,6 +129,54 @@ def test_pods_that_could_start_wait_for_those_ahead_of_them():
     first, second = rows(line(waiting("a", created=1), waiting("b", created=2)))
     assert (first.cause, first.start) == ("it may start now, with the next release", (0, 0))
     assert (second.cause, second.start) == ("1 pod of team team-a ahead of it", UnknownStart("nothing was forecast"))
+
+
+class TestTheFirstOfEachTeam:
+    """What is said to start now is what the leader's next pass starts."""
+
+    def place(self, pinned, **asks):
+        lab = department("lab", guaranteed=8, limit_=8)
+        teams = tuple(team(name, guaranteed=4, limit_=8, departments=(lab,), **QUEUES) for name in ("team-a", "team-b"))
+        full = held(10, "full", namespace="team-c", node="n1")
+        pods = [waiting("head", 3, constraints=pinned), waiting("mine", 1, namespace="team-b", created=1, **asks)]
+        mine = [held(2, "b", namespace="team-b"), *(held(1, f"a{n}", tier="preemptible") for n in range(4))]
+        teams += (team("team-c"),)
+        return line(*pods, teams=teams, departments=(lab,), residents=[full, *mine])
+
+    def check(self, place, want):
+        head, mine = rows(place, now=NOW)
+        assert (head.waiting.pod.name, head.place.overall, head.code) == ("head", 1, Code.WAITS_FOR_LIMIT)
+        assert (mine.place.of_team, mine.cause) == (1, want)
+        assert (mine.start == (0, 0)) is (want == STARTS)
+        started = [turn.waiting.pod.name for turn in AssumedStarts(place).due(now=NOW, count=9)]
+        assert started == (["mine"] if want == STARTS else [])
+
+    @pytest.mark.parametrize("node_name", ["n0", "n1"])
+    def test_one_inside_its_share_starts_whatever_head_of_another_team_is_ahead(self, node_name):
+        pinned = Constraints(terms=(NodeTerm(fields=(requirement(NODE_NAME_FIELD, "In", node_name),)),))
+        self.check(self.place(pinned), STARTS)
+
+    def test_one_that_borrows_waits_for_a_head_with_a_place_and_starts_ahead_of_one_without(self):
+        borrows = {"tier_label": "preemptible"}
+        self.check(self.place(NO_CONSTRAINTS, **borrows), "pods of other teams wait ahead of it")
+        nowhere = Constraints(terms=(NodeTerm(fields=(requirement(NODE_NAME_FIELD, "In", "n1"),)),))
+        self.check(self.place(nowhere, **borrows), STARTS)
+
+    def test_the_world_is_as_before(self):
+        place = self.place(NO_CONSTRAINTS)
+        heard = []
+        place.waiting.on_change = heard.append
+        place.waiting.wanted = frozenset({"n7"})
+        before = [(name, usage.total) for name, usage in place.usage_by_team().items()]
+        QueueReader(place)
+        place.waiting.on_change("x")
+        assert (heard, place.waiting.wanted) == (["x"], frozenset({"n7"}))
+        assert [(name, usage.total) for name, usage in place.usage_by_team().items()] == before
+        assert not any(place.is_assumed(pod.uid) for pod in place.waiting.all())
+
+    def test_a_whole_gang_that_starts_says_so(self):
+        found = rows(line(member("m0", size=2), member("m1", size=2)))
+        assert {row.cause for row in found} == {STARTS}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,19 @@
 
 from functools import partial
 
+import pytest
+
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import node
-from tests.core.support.reclaim_pods import asker, borrower, take
-from tests.core.support.waiting import waiting
+from tests.core.support.make import node, requirement
+from tests.core.support.racks import ONE_RACK
+from tests.core.support.reclaim_pods import asker, borrower, reclaim_pod, take
+from tests.core.support.waiting import member, waiting
 from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.names import NodeName
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.selector import Constraints
+from webhook.core.model.topology import AffinityRule
 from webhook.core.reclaim.limit_plan import LimitRound
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_snapshot import take_snapshot
@@ -92,6 +99,55 @@ def test_a_charged_pod_that_has_its_room_already_takes_no_other_room():
     found = planned(world, reclaim_index)
     assert isinstance(found, LimitRound)
     assert victims(found) == [("own", ["a2"])]
+
+
+FULL = [reclaim_pod(f"f{number}", on="n1", team="team-d", tier="guaranteed") for number in range(4)]
+AT = {name: Constraints((("host", name),)) for name in ("n0", "n1", "n9")}
+NO_PLACE = {
+    "a node that is full of another team's guaranteed pods": {"constraints": AT["n1"]},
+    "a node that does not exist": {"constraints": AT["n9"]},
+    "pods that are nowhere": {
+        "topology": (AffinityRule(("host",), False, LabelSelector((requirement("app", "In", "none"),))),)
+    },
+    "a claim that is not there": {"claims": (ClaimRef(claim="none"),)},
+}
+
+
+class TestPodsWithoutAPlace:
+    """Nothing is evicted for a pod that would find no room."""
+
+    def placed(self, *line):
+        found = place(*BORROWED, *FULL, line=line)
+        for name, rack in (("n0", "r0"), ("n1", "r1")):
+            found[0].set_node(node(name, gpus=4, labels={"host": name, "rack": rack}))
+        return found
+
+    @pytest.mark.parametrize("asks", NO_PLACE.values(), ids=NO_PLACE.keys())
+    def test_none_goes_for_one_that_asks_for(self, asks):
+        found = planned(*self.placed(waiting("own", namespace="team-b", **asks)))
+        assert victims(found) == []
+        assert victims(planned(*self.placed(waiting("own", namespace="team-b", constraints=AT["n0"])))) != []
+
+    @pytest.mark.parametrize(("places", "want"), [((None, None), 2), ((None, "n1"), 0)], ids=["room", "one has none"])
+    def test_none_goes_for_a_gang_of_which_one_has_no_place(self, places, want):
+        constraints = [Constraints() if name is None else AT[name] for name in places]
+        found = planned(*self.placed(*self.gang(*({"constraints": each} for each in constraints))))
+        assert sum(len(names) for _, names in victims(found)) == want
+
+    def test_a_gang_has_its_room_in_the_domain_that_it_requires_or_none_goes(self):
+        found = planned(*self.placed(*self.gang({"domain": ONE_RACK}, {"domain": ONE_RACK})))
+        assert sorted(name for _, names in victims(found) for name in names) == ["a2", "a3"]
+        for ask, want in ((None, 2), (ONE_RACK, 0)):
+            world, reclaim_index = self.placed(*self.gang({"domain": ask}, {"domain": ask}))
+            world.remove_pod("f0")
+            world.set_node(node("n0", gpus=3, labels={"host": "n0", "rack": "r0"}))
+            assert sum(len(names) for _, names in victims(planned(world, reclaim_index))) == want
+
+    def gang(self, *asks):
+        return [
+            member(f"m{number}", namespace="team-b", size=2, gang_whole=2, is_requested=True, **each)
+            for number, each in enumerate(asks)
+        ]
 
 
 class TestBackfill:

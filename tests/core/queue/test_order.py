@@ -92,7 +92,7 @@ def test_no_team_waits_while_one_that_borrows_more_gets_new_gpus(drawn, weights,
     for number, (team, _, created, user, _) in enumerate(drawn):
         cluster.queue.add(entry(f"x{number}", team, created=created, user=user))
     a_pass = QueuePass(Order(cluster.queue, cluster), cluster.rules, now=0)
-    while (release := a_pass.next(cluster.judge)) is not None:
+    while (release := a_pass.next(cluster)) is not None:
         waiting = {each.team for each in cluster.queue.entries()}
         part = {team: cluster.of(team).borrowed / cluster.of(team).weight for team in waiting}
         assert part[release.entry.team] == min(part.values())

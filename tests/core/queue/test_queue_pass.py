@@ -19,14 +19,19 @@ from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 class Judging:
     """Judges by a table of names and records what it was asked."""
 
-    def __init__(self, default=None, **verdicts):
+    def __init__(self, default=None, placeless=(), **verdicts):
         self.default = default or Fits()
+        self.placeless = placeless
         self.verdicts = verdicts
         self.asked = []
 
     def __call__(self, entry, *, way, kept):
         self.asked.append((entry.pods[0].name, way, kept))
         return self.verdicts.get(entry.pods[0].name, self.default)
+
+    def has_place(self, entry, limit, *, is_owed):
+        self.asked.append((entry.pods[0].name, limit, is_owed))
+        return entry.pods[0].name not in self.placeless
 
 
 def released(judge, *entries, standings=None, now=0, rules=None):

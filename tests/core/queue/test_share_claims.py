@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.core.queue.test_queue_pass import Judging
 from tests.core.support.queue_sim import Cluster, Running, Table, entry
 from webhook.core.model.amount import UNLIMITED
 from webhook.core.model.policy import QueueRules
@@ -12,7 +13,7 @@ from webhook.core.queue.pod_queue import PodQueue
 from webhook.core.queue.queue_pass import QueuePass
 from webhook.core.queue.share_claims import ShareClaims
 from webhook.core.queue.standing import NO_GUARANTEE, DepartmentStanding, ModelShare, Standing
-from webhook.core.queue.verdict import Fits, NoRoom, OverLimit
+from webhook.core.queue.verdict import NoRoom, OverLimit
 
 TEAM = ("team", "a")
 
@@ -117,7 +118,7 @@ def test_a_claim_counts_though_no_pass_comes_to_it():
 
     def classes(now):
         order.look()
-        judge = lambda each, **_: judged.get(each.key, Fits())  # noqa: E731
+        judge = Judging(**{key.removeprefix("uid-"): verdict for key, verdict in judged.items()})
         while (found := QueuePass(order, rules, now=now).next(judge)) is not None and found.entry.team == "a":
             queue.remove(found.entry.key)
         return [turn.rank[0] for turn in order.walk(Skipped()) if turn.team.team == "a"]

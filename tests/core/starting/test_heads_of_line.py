@@ -1,20 +1,35 @@
 """The head of the line: what starts beside it, ahead of it and after it, and what is kept for it."""
 
+from dataclasses import replace
+
+import pytest
+
+from tests.core.support.departments import department, tree_policy
 from tests.core.support.line import LIMITED, due, place_for
-from tests.core.support.make import demand, flight, gpus, pod, resident, team
+from tests.core.support.maintained import MIG
+from tests.core.support.make import demand, flight, gpus, node, pod, requirement, resident, team
+from tests.core.support.racks import ONE_RACK
 from tests.core.support.waiting import member, waiting
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Handling
-from webhook.core.model.policy import Mode, QueueRules
+from webhook.core.model.policy import LabelSelector, Mode, QueueRules
 from webhook.core.model.selector import NODE_NAME_FIELD, Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.tier import Tier
+from webhook.core.model.topology import AffinityRule
 from webhook.core.queue.hold_backs import IDLE_SECONDS
+from webhook.core.queue.queue_pass import MAX_PODS
 from webhook.core.queue.verdict import NoRoom, Way
 from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.starting.charged_in_line import unfinished
 from webhook.core.tiers.tier_changes import tier_changes
 
 NOW = 1_000_000
+
+
+def at(name):
+    """The constraints of a pod that names its node."""
+    return Constraints(terms=(NodeTerm(fields=(Requirement(NODE_NAME_FIELD, Operator.IN, (name,)),)),))
 
 
 class TestBesideAHeadThatIsPinnedToAFullNode:
@@ -180,6 +195,103 @@ class TestAHeadThatCannotStart:
         assert due(None, now=10, starts=starts) == ["small0"], "on the node that is not kept for the first"
         assert due(None, now=3609, starts=starts) == []
         assert due(None, now=3610, starts=starts) == ["small1"]
+
+
+NO_APP = LabelSelector((requirement("app", "In", "none"),))
+NO_PLACE = {
+    "a node that is full of another team's guaranteed pods": {"constraints": at("n0")},
+    "a node that does not exist": {"constraints": at("n9")},
+    "a label that no node has": {"constraints": Constraints((("zone", "nowhere"),))},
+    "a node that an operator changes": {"constraints": at("n3")},
+    "pods that are nowhere": {
+        "topology": (AffinityRule(("host",), False, LabelSelector((requirement("app", "In", "none"),))),)
+    },
+    "a domain in which no room comes": {"gang": "rack", "domain": ONE_RACK},
+    "a gang of which one member has no place": {"gang": "odd"},
+    "a claim that is not there": {"claims": (ClaimRef(claim="none"),)},
+}
+
+
+class TestAHeadThatALimitKeepsOut:
+    """What comes free under a limit accumulates for the first that waits for it, while there is a place for it."""
+
+    LATER = 10_000
+
+    def place(self, *heads):
+        """Of 24 GPUs of a department 22 are held, 6 of them borrowed; team-a and team-b hold less than their shares.
+
+        n0 is full of the guaranteed pods of another department, n3 is changed by an operator, n1 and n2 have room.
+        """
+        tree = tree_policy(top=department("top", guaranteed=24, limit_=24), guaranteed=8)
+        teams = [replace(each, **LIMITED) for each in tree.teams]
+        found = place_for(
+            *teams,
+            departments=tree.departments,
+            residents=[
+                *(resident(1, node="n0", namespace="team-d", uid=f"full{n}") for n in range(8)),
+                *(resident(1, node="n1", uid=f"a{n}") for n in range(4)),
+                *(resident(1, node="n2", namespace="team-b", uid=f"b{n}") for n in range(4)),
+                resident(8, node="n4", namespace="team-c", uid="c"),
+                *(resident(1, node="n2", namespace="team-c", uid=f"e{n}", tier="preemptible") for n in range(6)),
+            ],
+        )
+        found.set_node(node("n0", labels={"rack": "r0"}, gpus=8))
+        found.set_node(node("n3", maintenance=MIG))
+        found.set_node(node("n4", gpus=8))
+        for head in heads:
+            found.set_waiting(head)
+        return found
+
+    def heads(self, *, count=3, gang=None, **more):
+        if gang is None:
+            return [waiting("head", count, created=1, **more)]
+        placed = {} if "domain" in more else {"constraints": at("n0")}
+        return [
+            member("head", gang, count, size=2, created=1, **more),
+            member("last", gang, 1, size=2, created=1, **more, **placed),
+        ]
+
+    @pytest.mark.parametrize("asks", NO_PLACE.values(), ids=NO_PLACE.keys())
+    def test_without_a_place_it_holds_no_limit(self, asks):
+        behind = waiting("behind", 2, created=2, tier_label="preemptible")
+        assert "behind" in due(self.place(*self.heads(**asks), behind), now=self.LATER)
+
+    @pytest.mark.parametrize("gang", [None, "whole"])
+    def test_with_a_place_the_limit_accumulates_for_it(self, gang):
+        heads = [waiting("head", 3, created=1)]
+        if gang is not None:
+            heads = [member("head", gang, 2, size=2, created=1), member("last", gang, 1, size=2, created=1)]
+        behind = waiting("behind", 2, created=2, tier_label="preemptible")
+        assert due(self.place(*heads, behind), now=self.LATER) == []
+        other = waiting("other", 2, namespace="team-b", created=2, tier_label="preemptible")
+        assert due(self.place(*heads, other), now=self.LATER) == [], "one that borrows waits, whatever its team"
+
+    def test_a_pod_inside_its_share_waits_for_no_head_of_another_team(self):
+        owed = waiting("owed", 2, namespace="team-b", created=2)
+        assert due(self.place(waiting("head", 3, created=1), owed), now=self.LATER) == ["owed"]
+        mine = waiting("mine", 2, created=2)
+        assert due(self.place(waiting("head", 3, created=1), mine), now=self.LATER) == [], "its own team's comes first"
+
+    def test_room_under_the_pods_that_the_limit_counts_is_a_place_for_one_that_borrows(self):
+        """Else smaller pods would take each GPU that comes free, and no node would ever have room for it."""
+        small = waiting("small", 1, created=2, tier_label="preemptible")
+        for name, want in (("n2", []), ("n0", ["small"])):
+            large = waiting("large", 8, created=1, tier_label="preemptible", constraints=at(name))
+            assert due(self.place(large, small), now=self.LATER) == want
+
+    def test_one_limit_of_a_user_is_held_only_with_a_place(self):
+        for pinned, want in (({}, []), ({"constraints": at("n0")}, ["behind"])):
+            users = team(guaranteed=0, limit_=40, per_user=gpus(4), **LIMITED)
+            held = [resident(8, node="n0", namespace="team-b", uid="full"), resident(2, node="n1", user="ann")]
+            place = place_for(users, team("team-b"), nodes=2, residents=held)
+            place.set_waiting(waiting("head", 3, created=1, user="ann", **pinned))
+            place.set_waiting(waiting("behind", 2, created=2, user="ann"))
+            assert due(place, now=self.LATER) == want
+
+    def test_many_heads_without_a_place_are_judged_so_often_and_hold_nothing(self):
+        heads = [waiting(f"head{n}", 3 + n, user=f"u{n}", created=1, constraints=at("n0")) for n in range(MAX_PODS + 9)]
+        behind = waiting("behind", 2, created=2, tier_label="preemptible")
+        assert due(self.place(*heads, behind), now=self.LATER) == ["behind"]
 
 
 def test_a_pass_that_ends_early_goes_on_with_the_next_in_order():

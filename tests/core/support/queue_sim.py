@@ -96,7 +96,7 @@ class Cluster:
                 counts[each.node] += each.entry.gpus
         return counts
 
-    def judge(self, entry, *, way, kept):
+    def __call__(self, entry, *, way, kept):
         for limit in entry.limits:
             of = [each.entry.gpus for each in self.running if limit in each.entry.limits]
             if sum(of) + entry.gpus > self.limits.get(limit, 10**9):
@@ -113,6 +113,14 @@ class Cluster:
             self.kept = kept_nodes([entry.gpus], rooms, before=self.kept)
             return NoRoom(self.kept)
         return NoRoom()
+
+    def has_place(self, entry, limit, *, is_owed):
+        """Whether a node has room for it once those end that its limit counts, or reclaim evicts."""
+        stay = Counter()
+        for each in self.running:
+            leaves = each.tier is Tier.PREEMPTIBLE if is_owed else limit in each.entry.limits
+            stay[each.node] += 0 if leaves else each.entry.gpus
+        return any(size - stay[name] >= entry.gpus for name, size in self.nodes.items())
 
     def reclaims(self, entry, way):
         return way is Way.IN_TURN and self.of(entry.team).has_share_for(entry.lot)
@@ -149,7 +157,7 @@ class Cluster:
         self.order = self.order or Order(self.queue, self)
         self.order.look()
         judged = QueuePass(self.order, self.rules, now=self.now)
-        while (release := judged.next(self.judge)) is not None:
+        while (release := judged.next(self)) is not None:
             self.queue.remove(release.entry.key)
             self.start(release)
 

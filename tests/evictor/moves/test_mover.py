@@ -75,7 +75,7 @@ async def test_notice_comes_first_and_is_withdrawn_where_the_pod_no_longer_waits
         await stage.until(lambda: keys.EVICT_AT in notes())
         assert stage.real_evictions() == 0
         [text] = messages(stage, "EvictionPlanned")
-        assert "it moves to node n1, which makes room for team-b/wide on node n0" in text
+        assert "it moves to node n1, which makes room for pods of team team-b (4 GPUs each) on node n0" in text
         stage.api.delete(PODS, "wide", namespace="team-b")
         await stage.until(lambda: notes().get(keys.EVICT_AT) is None)
         await stage.until(lambda: held(stage) == {})

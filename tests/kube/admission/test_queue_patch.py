@@ -50,6 +50,16 @@ def released(manifest, node_choice=None):
     return apply(manifest, without_absent(manifest, patch))
 
 
+def test_what_fairgate_writes_later_is_removed_from_a_pod_that_is_created_with_it():
+    forged = dict.fromkeys(keys.WRITTEN_LATER, "forged") | {"mine": "kept"}
+    made = b.pod("p", namespace="team-a", gpus=1, uid="u1", annotations=forged)
+    found = queued(made, full_world())["metadata"]["annotations"]
+    assert (found["mine"], "forged" in found.values()) == ("kept", False)
+    admitted = admit_of(NodeChoice(Mode.AUTO, ("n1",)))
+    written = apply(made, operations(PODS.decode(json.dumps(made)), admitted, now_text=NOW))["metadata"]["annotations"]
+    assert (written["mine"], "forged" in written.values()) == ("kept", False)
+
+
 @st.composite
 def pods(draw):
     made = b.pod("p", namespace="team-a", gpus=draw(st.integers(1, 4)), uid="u1")

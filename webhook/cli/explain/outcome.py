@@ -160,7 +160,7 @@ def eviction_line(explained: ExplainedSubject, existing: Existing) -> str:
     """Return which eviction is announced or in progress, or that a borrowing pod may be evicted; "" for any other."""
     if existing.evicted_at:
         return f"It was evicted at {existing.evicted_at} and is ending."
-    if not existing.evict_at:
+    if not is_announced(explained):
         if not existing.node or existing.tier != Tier.PREEMPTIBLE:
             return ""
         text = "" if explained.replicas is None else explained.replicas.statement.text
@@ -173,6 +173,17 @@ def eviction_line(explained: ExplainedSubject, existing: Existing) -> str:
     pod = f" for pod {evicted.pod}" if evicted.pod else ""
     team = f" team {existing.evict_for} takes its guaranteed share back{pod}." if existing.evict_for else ""
     return f"It will be evicted at {existing.evict_at}:{team} Save its work until then."
+
+
+def is_announced(explained: ExplainedSubject) -> bool:
+    """Whether an eviction is announced: only of a pod that borrows, or that moves, may what is written on it be true.
+
+    Tiers and the records of nodes are guarded; the owner of a pod may write the announcement itself.
+    """
+    existing = explained.subject.existing
+    if existing is None or not existing.evict_at:
+        return False
+    return existing.tier == Tier.PREEMPTIBLE or bool(explained.evicted_for.moves_to)
 
 
 def event_lines(events: Iterable[PastEvent], *, now: float) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, assert_never
 import msgspec
 
 from webhook.cli.defragment.report import MoveReport, move_report
-from webhook.cli.explain.outcome import ExplainedSubject
+from webhook.cli.explain.outcome import ExplainedSubject, is_announced
 from webhook.cli.explain.subjects import PodState
 from webhook.cli.explain.verdict import Word, verdict_of
 from webhook.cli.reason_report import ReasonReport
@@ -270,7 +270,7 @@ def _reclaim(explained: ExplainedSubject) -> ReclaimReport | None:
 
 def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
     existing = explained.subject.existing
-    if existing is None or not (existing.evicted_at or existing.evict_at):
+    if existing is None or not (existing.evicted_at or is_announced(explained)):
         return None
     at, team = existing.evicted_at or existing.evict_at, existing.evict_for or None
     evicted = explained.evicted_for

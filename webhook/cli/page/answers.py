@@ -15,6 +15,7 @@ from webhook.cli.defragment.report import report_of as moves_report_of
 from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, fetch_details
 from webhook.cli.explain.explaining import Found, explain_all
 from webhook.cli.explain.outcome import eviction_line
+from webhook.cli.explain.reclaim import EvictedFor
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import state_text, to_steps
 from webhook.cli.explain.subjects import Existing, PodState, subject_of_pod
@@ -119,7 +120,9 @@ class CommandAnswers:
         found = Found([subject], read, world, asked.details, self._state.origin, lambda: past)
         [explained], _ = explain_all(found, now=int(time.time()), has_reclaim=has_reclaim)
         if not readable.viewer.sees_all:
-            explained = replace(explained, line=None)  # places and likely starts follow from all pods
+            # places and likely starts follow from all pods, and nodes name those of other teams
+            evicted = EvictedFor(moves_to=explained.evicted_for.moves_to)
+            explained = replace(explained, line=None, evicted_for=evicted)
         report = report_of(explained)
         steps = to_steps(explained, policy_hash=world.policy.hash, width=_WIDTH, is_colored=False)
         owner = None if isinstance(subject.template, Deny) else subject.template.pod.owner

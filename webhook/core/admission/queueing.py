@@ -127,6 +127,11 @@ def behind_others(team: TeamName) -> Statement:
     return Statement("pods of team {team} wait ahead of it", {"team": team})
 
 
+def behind_other_teams() -> Statement:
+    """Return the cause of a pod that is the first of its team, and that could start if no other team waited."""
+    return Statement("pods of other teams wait ahead of it", {})
+
+
 def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
     """Return whether a pod waits for another controller's scheduling gate; None if it has no such gate.
 

@@ -1,16 +1,17 @@
 """The pods that wait in line, each with its place, what it waits for, who holds that, and a likely start.
 
-A pod is judged on the present world by the judge that releases pods. The text on the pod is used where that is not
-possible: where the viewer does not see all nodes, and for more kinds of pods than `MAX_JUDGED`.
+What starts now is what the leader's next pass starts, which is played here. Of the others each is judged on the present
+world by the judge of that pass. The text on the pod is used where that is not possible: where the viewer does not see
+all nodes, and for more kinds of pods than `MAX_JUDGED`.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.gang_rules import recounted
-from webhook.core.admission.queueing import limits_in_the_way
+from webhook.core.admission.queueing import behind_other_teams, limits_in_the_way
 from webhook.core.explain.earlier_starts import EarlierStarts
 from webhook.core.explain.likely_start import LikelyStart, Said, StartRange, Starts, UnknownStart, no_forecast
 from webhook.core.explain.line_places import Place, places
@@ -22,10 +23,11 @@ from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict
+from webhook.core.queue.verdict import IN_TURN, Fits, Never, NoRoom, OverLimit, Paced, Verdict
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS
 from webhook.core.quota.team import is_hidden
+from webhook.core.starting.assumed_starts import AssumedStart, NextPass, next_pass, together
 from webhook.core.waiting.borrowed_room import BorrowedRoom
 from webhook.core.waiting.judged_pod import Judged, judge_pod
 from webhook.core.waiting.waiting_entries import queued_pod
@@ -103,7 +105,6 @@ class _Cause(NamedTuple):
     verdict: Verdict | None = None
     holders: tuple[Holder, ...] = ()
     starts_now: bool = False
-    takes_back: bool = False
 
 
 def _nothing_said(_waiting: WaitingPod) -> Said | None:
@@ -136,7 +137,11 @@ class QueueReader:
         self._held_room = world.fleet.tainted(HELD)
         self._awaiting_gangs: dict[GangId, bool] = {}
         self._causes: dict[Hashable, _Cause] = {}
-        self._places = places(world, self._verdict, now=world.now if now is None else now)
+        now = world.now if now is None else now
+        is_played = is_room_known and world.policy.is_enforced and len(world.waiting)
+        self._pass = next_pass(world, now=now, most=MAX_JUDGED) if is_played else NextPass()
+        self._firsts = _firsts(self._pass.turns)
+        self._places = places(world, self._verdict, now=now)
 
     def rows(self, team: TeamName | None = None) -> list[QueueRow]:
         """Return the waiting pods of a team, or of all: by place, then those that are not in line by age."""
@@ -196,18 +201,26 @@ class QueueReader:
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:
         waiting = row.waiting
         row = replace(row, start=self._starts(waiting.uid))
+        if (turn := self._firsts.get(waiting.uid)) is not None:
+            starts = replace(row, reason=_TAKEN_BACK if turn.takes_back else _STARTS)
+            return starts if turn.takes_back else replace(starts, start=_NOW)
         gang = gang_in_line(waiting, self._world)
         if gang is not None and not self._world.gangs.has_started(gang):
             return replace(row, reason=self._of_gang(row.reason, gang))
         found = self._cause(waiting)
         if not found.starts_now:
             return replace(row, reason=found.reason, holders=found.holders)
-        if not self._is_room_known:
-            return row
-        if place.of_team == 1:
-            return replace(row, reason=found.reason, start=row.start if found.takes_back else _NOW)
-        facts = {"pods": place.of_team - 1, "team": waiting.team}
-        return replace(row, reason=Reason(Code.WAITS_IN_LINE, "{pods:pod} of team {team} ahead of it", facts))
+        return replace(row, reason=self._behind(waiting, place)) if self._is_room_known else row
+
+    def _behind(self, waiting: WaitingPod, place: Place) -> Reason:
+        """Return why a pod waits that could start if it were alone."""
+        judged = self._pass.blocked.get(waiting.uid)
+        if place.of_team > 1:
+            facts = {"pods": place.of_team - 1, "team": waiting.team}
+            return Reason(Code.WAITS_IN_LINE, "{pods:pod} of team {team} ahead of it", facts)
+        if judged is not None and judged.reason is not None:
+            return judged.reason
+        return Reason(Code.WAITS_IN_LINE, *behind_other_teams())
 
     def _of_gang(self, written: Reason, gang: GangId) -> Reason:
         """Return why a gang waits, by what is written on a pod: the leader knows the size, and that may be older.
@@ -231,7 +244,9 @@ class QueueReader:
         if found is None:
             if len(self._causes) >= MAX_JUDGED:
                 return _Cause(written_reason(waiting))
-            judged = judge_pod(waiting, self._world, self._borrowed)
+            judged = None if self._pass.turns else self._pass.blocked.get(waiting.uid)
+            if judged is None or judged.attempt != IN_TURN:
+                judged = judge_pod(waiting, self._world, self._borrowed)
             found = self._causes[key] = self._cause_of(judged)
         return found
 
@@ -243,8 +258,7 @@ class QueueReader:
         verdict, reason = judged.verdict, judged.reason or _NOT_KNOWN
         match verdict:
             case Fits():
-                is_back = judged.takes_back
-                return _Cause(_TAKEN_BACK if is_back else _STARTS, verdict, starts_now=True, takes_back=is_back)
+                return _Cause(_STARTS, verdict, starts_now=True)
             case Never() | Paced():
                 return _Cause(reason, verdict)
             case NoRoom():
@@ -262,6 +276,14 @@ class QueueReader:
     def _largest_of_all(self) -> tuple[Holder, ...]:
         found = [holder for usage in self._world.usage_by_team().values() for holder in usage.largest(HOLDERS)]
         return tuple(sorted(found, key=lambda each: (-each.gpus, each.name))[:HOLDERS])
+
+
+def _firsts(turns: Sequence[AssumedStart]) -> dict[Uid, AssumedStart]:
+    """Return the turns of each team's first pod or gang that starts."""
+    groups: dict[TeamName, list[AssumedStart]] = {}
+    for group in together(turns):
+        groups.setdefault(group[0].waiting.team, group)
+    return {turn.waiting.uid: turn for group in groups.values() for turn in group}
 
 
 def _no_start(_uid: Uid) -> LikelyStart:

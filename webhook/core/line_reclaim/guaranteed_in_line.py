@@ -5,10 +5,12 @@ line, as many as its share has room for: others would borrow once they start.
 """
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
 from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.domain_rules import request_of
 from webhook.core.admission.placement_options import placement_options
 from webhook.core.admission.queueing import share_used
 from webhook.core.line_reclaim.line_pods import as_guaranteed
@@ -140,7 +142,9 @@ class _Share:
         self._taken += gpus
         if user is not None:
             self._by_user[user] = self._by_user.get(user, 0) + gpus
-        return Entitled(as_guaranteed(waiting, assessed.pod, team=team.name, user=user), slots, self._levels)
+        found, gang = as_guaranteed(waiting, assessed.pod, team=team.name, user=user), waiting.pod.gang
+        domain = None if gang is None or world.gangs.has_started(gang.id) else request_of(gang, world)
+        return Entitled(replace(found, domain=domain), slots, self._levels)
 
 
 def _slots(assessed: Assessment, world: World) -> int:

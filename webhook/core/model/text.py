@@ -5,6 +5,7 @@ text with such a name is passed through `printable`.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from webhook.core.model.amount import Units, format_gpus, gpus_text
@@ -14,6 +15,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _STEP_MINUTES: Final = 10
 _HOURS: Final = 48
 _NUMBERS: Final = re.compile(r"([0-9]{1,18})")
+_ODD: Final = re.compile(r"[^\n -~]")  # what may not be printable
 _UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
@@ -51,6 +53,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([each if each.isprintable() else _escaped(each) for each in text])
+
+
+def escaped(text: str, *, escape: Callable[[str], str]) -> str:
+    """Escape in a text what is not printable, such as text direction marks, but for its line breaks."""
+    return _ODD.sub(lambda found: found[0] if found[0].isprintable() else escape(found[0]), text)
 
 
 def printable_lines(text: str) -> str:

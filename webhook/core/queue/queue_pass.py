@@ -4,11 +4,12 @@ A pass is a sequence of starts during which usage only grows: what did not fit o
 pass. Whenever something else changed (a pod ended, a node came, an edit of the policy) a new pass begins.
 """
 
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, assert_never
 
-from webhook.core.model.amount import Units
+from webhook.core.model.amount import UNLIMITED, Limit, Units, Unlimited
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import QueueRules
 from webhook.core.queue.hold_backs import HoldBacks
@@ -17,6 +18,9 @@ from webhook.core.queue.pod_queue import LaneKey, LotNumber, RowHead
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.share_claims import waits_for_share
 from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
+
+MAX_PODS: Final = 64
+"""Pods of one team in a pass for which it is judged whether there is a place for them, before they hold a limit."""
 
 MAX_BLOCKED: Final = 256
 """Judgments of a pass that end in waiting, beyond one for each user and priority: a bound on what odd sizes cost."""
@@ -30,6 +34,13 @@ class Judge(Protocol):
     def __call__(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
         """Return whether the entry may start outside of `kept`. As back-fill it borrows, and gets free room only."""
 
+    def has_place(self, entry: QueueEntry, limit: Hashable, *, is_owed: bool) -> bool:
+        """Return whether an entry that a limit keeps out would find room once the limit has some.
+
+        Room is free, or comes: one that `is_owed` its share has borrowers evicted, of another the pods that the limit
+        counts have to end.
+        """
+
 
 class NextEntry(NamedTuple):
     """An entry that starts now. With `Way.BACKFILL` its pods run as preemptible, whatever share their team has left."""
@@ -39,9 +50,20 @@ class NextEntry(NamedTuple):
 
 
 class QueuePass:
-    """Finds the entries that may start, one after the other, in the order as it was looked at last."""
+    """Finds the entries that may start, one after the other, in the order as it was looked at last.
 
-    def __init__(self, order: Order, rules: QueueRules, *, now: int, hold_backs: HoldBacks | None = None) -> None:
+    After `most_blocked` judgments that end in waiting no further entry is judged.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        rules: QueueRules,
+        *,
+        now: int,
+        hold_backs: HoldBacks | None = None,
+        most_blocked: Limit = UNLIMITED,
+    ) -> None:
         order.look_at_entries()
         self._order = order
         self._rules = rules
@@ -54,8 +76,11 @@ class QueuePass:
         self._never: set[Hashable] = set()
         self._least_over: dict[Hashable, Units] = {}
         """The smallest entry that a limit had no room for."""
+        self._places: dict[tuple[LotNumber, Hashable, bool], bool] = {}
+        self._placed: Counter[TeamName] = Counter()
         self._judged: set[LaneKey] = set()
         self._blocked = 0
+        self._most_blocked = most_blocked
 
     def next(self, judge: Judge) -> NextEntry | None:
         """Return the entry that starts next; None if none may start.
@@ -65,19 +90,18 @@ class QueuePass:
         walk = _Walk()
         for turn in self._order.walk(walk.skipped):
             entry = turn.head.entry
-            if not walk.closed.isdisjoint(entry.limits):
-                limit = next(limit for limit in entry.limits if limit in walk.closed)
+            if walk.closed and (limit := walk.closed_to(entry, is_owed=not turn.rank[0])) is not None:
                 self._note_claim(turn, Way.IN_TURN, OverLimit(limit))
                 continue
             way, verdict = self._judge(turn.head, walk, judge)
-            is_passed_over = isinstance(verdict, NoRoom) and self._is_passed_over(entry, way, verdict)
+            is_passed_over = self._is_passed_over(turn, way, verdict, judge)
             self._note_claim(turn, way, verdict, is_passed_over=is_passed_over)
             match verdict:
                 case Fits():
                     self._order.note_start(entry.team)
                     return NextEntry(entry, way)
                 case OverLimit(limit):
-                    self._wait_for_limit(limit, turn, walk)
+                    self._wait_for_limit(limit, turn, walk, is_passed_over=is_passed_over)
                 case NoRoom() if is_passed_over:
                     walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
@@ -120,20 +144,38 @@ class QueuePass:
         elif verdict is not None:
             self._order.note_claim(entry, is_claim=is_claim, is_denied=is_denied)
 
-    def _is_passed_over(self, entry: QueueEntry, way: Way, verdict: NoRoom) -> bool:
-        """Whether an entry that waits for room has held those behind it back for too long."""
-        bound = self._rules.hold_back_seconds
-        return way is Way.IN_TURN and self._hold_backs.is_over(entry.key, verdict, now=self._now, bound_seconds=bound)
+    def _is_passed_over(self, turn: Turn, way: Way, verdict: Verdict | None, judge: Judge) -> bool:
+        """Whether an entry holds nothing for those behind it: it waited too long for room, or has no place."""
+        entry, bound = turn.head.entry, self._rules.hold_back_seconds
+        match verdict:
+            case NoRoom() if way is Way.IN_TURN:
+                return self._hold_backs.is_over(entry.key, verdict, now=self._now, bound_seconds=bound)
+            case OverLimit(limit) if limit in entry.limits and self._is_strict_for(entry):
+                return not self._has_place(turn, limit, judge)
+        return False
 
-    def _wait_for_limit(self, limit: Hashable, turn: Turn, walk: "_Walk") -> None:
-        """Note that an entry waits for a limit, and the rest of its team if the limit has no room for any of it."""
-        if limit not in walk.limits and self._is_strict_for(turn.head.entry):
-            walk.closed.add(limit)
-        walk.limits.add(limit)
-        if turn.team.is_covered_by(limit) and (
-            limit in walk.closed or turn.team.smallest >= self._least_over.get(limit, turn.head.entry.gpus)
+    def _wait_for_limit(self, limit: Hashable, turn: Turn, walk: "_Walk", *, is_passed_over: bool) -> None:
+        """Note that an entry waits for a limit, and the rest of its team if the limit has no room for any of it.
+
+        After it has waited for long, what comes free under the limit accumulates for it.
+        """
+        entry, team = turn.head.entry, turn.team
+        if self._is_strict_for(entry) and not is_passed_over:
+            walk.closed.setdefault(limit, team.team)
+        if team.is_covered_by(limit) and (
+            walk.closed.get(limit) == team.team or team.smallest >= self._least_over.get(limit, entry.gpus)
         ):
-            walk.skipped.teams.add(turn.team.team)
+            walk.skipped.teams.add(team.team)
+
+    def _has_place(self, turn: Turn, limit: Hashable, judge: Judge) -> bool:
+        """Whether an entry would start if the limit had room; not if its team had enough entries judged for that."""
+        (entry, lot), is_owed = turn.head, not turn.rank[0]
+        found = self._places.get((lot, limit, is_owed))
+        if found is None:
+            self._placed[entry.team] += len(entry.lot.kind) if isinstance(entry.lot.kind, frozenset) else 1
+            is_judged = self._placed[entry.team] <= MAX_PODS
+            found = self._places[lot, limit, is_owed] = is_judged and judge.has_place(entry, limit, is_owed=is_owed)
+        return found
 
     def _verdict(self, head: RowHead, way: Way, kept: frozenset[NodeName], judge: Judge) -> Verdict | None:
         """Return the verdict of this pass; None if it has judged enough."""
@@ -142,7 +184,8 @@ class QueuePass:
         if known is not None:
             return known
         lane = _lane(entry)
-        if self._blocked >= MAX_BLOCKED and lane in self._judged:
+        is_enough = not isinstance(self._most_blocked, Unlimited) and self._blocked >= self._most_blocked
+        if is_enough or (self._blocked >= MAX_BLOCKED and lane in self._judged):
             return None
         verdict = judge(entry, way=way, kept=kept)
         if isinstance(verdict, Fits):
@@ -182,13 +225,22 @@ class _Walk:
     """What one look through the order has found: who waits for room, and which limits are closed to those behind."""
 
     skipped: Skipped = field(default_factory=Skipped)
-    limits: set[Hashable] = field(default_factory=set)
-    closed: set[Hashable] = field(default_factory=set)
+    closed: dict[Hashable, TeamName] = field(default_factory=dict)
+    """The limits that have no room for those behind, with the team of the entry for which it accumulates."""
     teams: set[TeamName] = field(default_factory=set)
     kept: frozenset[NodeName] = _NOWHERE
     reach: frozenset[NodeName] | None = _NOWHERE
     _sites: set[Hashable] = field(default_factory=set)
     _is_everywhere: bool = False
+
+    def closed_to(self, entry: QueueEntry, *, is_owed: bool) -> Hashable | None:
+        """Return a limit that is closed to an entry; None if none is.
+
+        One that is owed its team's share waits for no other team: the shares under a limit fit in it together, so none
+        of them needs what another one has left.
+        """
+        found = (each for each in entry.limits if each in self.closed)
+        return next((each for each in found if not is_owed or self.closed[each] == entry.team), None)
 
     def is_ahead_of(self, entry: QueueEntry) -> bool:
         """Whether an entry before this one waits for room that this one might take."""

@@ -55,7 +55,7 @@ def _in_one(
     fleet = snapshot.fleet
     best: tuple[tuple[Units, ...], int, Sequence[Outcome]] | None = None
     before = trial.savepoint()
-    for room in _rooms(together, level, snapshot):
+    for room in rooms_for(together, level, snapshot):
         among = fleet.meeting(room.requirements)
         limit = None if best is None or len(together) <= MOST else best[0]
         found = _placed(together, trial, snapshot, among=among, limit=limit, effort=effort)
@@ -91,7 +91,7 @@ def _placed(
     return outcomes if all(map(is_served, outcomes)) else None
 
 
-def _rooms(together: Sequence[ReclaimPod], level: DomainLevel, snapshot: ReclaimSnapshot) -> Sequence[DomainRoom]:
+def rooms_for(together: Sequence[ReclaimPod], level: DomainLevel, snapshot: ReclaimSnapshot) -> Sequence[DomainRoom]:
     """Return the domains that could have room for all pods if all possible victims there went."""
     fleet = snapshot.fleet
     numbers = Counter((each.demand, fleet.matching(each.constraints)) for each in together)

@@ -11,10 +11,12 @@ A round plans for all waiting pods in their order, each on top of the earlier on
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
+from webhook.core.model.domain_request import asked_levels
 from webhook.core.model.names import TeamName, Uid
+from webhook.core.reclaim.domain_plan import rooms_for
 from webhook.core.reclaim.limit_victims import cheapest_under
 from webhook.core.reclaim.overrides import overrides_of, waits_past_budgets
 from webhook.core.reclaim.reclaim_plan import NoPlan, NotPlanned, ReclaimSnapshot
@@ -22,6 +24,9 @@ from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.shared_devices import Sharing, freeing
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim import Victim
+
+MOST_DOMAINS: Final = 8
+"""Domains that are planned for, of a gang that is to be in one: those where the fewest GPUs are missing."""
 
 LevelName = str
 
@@ -107,6 +112,14 @@ class _Choice(NamedTuple):
     frees_node: bool
 
 
+class _State(NamedTuple):
+    """What a plan may change, to restore it."""
+
+    savepoint: int
+    gone: frozenset[Uid]
+    rooms: Mapping[LevelName, tuple[Units, Units]]
+
+
 class _Planner:
     def __init__(self, snapshot: ReclaimSnapshot, levels: Iterable[LimitLevel], before: Mapping[Uid, Set[Uid]]) -> None:
         self.trial = Trial(snapshot)
@@ -121,21 +134,52 @@ class _Planner:
         return any(self._rooms[name].free < gpus for each in group for name in each.levels)
 
     def place(self, group: Sequence[Entitled]) -> list[LimitMove | NotPlanned]:
-        """Plan for the pods of a group; where one finds no room, nothing changes."""
-        savepoint, gone = self.trial.savepoint(), set(self._gone)
+        """Plan for the pods of a group, in one domain if they require that; where one has no room, nothing changes."""
+        pods = [each.waiting for each in group]
+        request = next((pod.domain for pod in pods if pod.domain is not None and pod.domain.is_required), None)
+        if request is None:
+            return self._together(group)
+        (level,) = asked_levels(request, self._snapshot.levels)
+        best: tuple[int, Units, int] | None = None
+        for room in rooms_for(pods, level, self._snapshot)[:MOST_DOMAINS]:
+            among, state = self._snapshot.fleet.meeting(room.requirements), self._state()
+            found = self._together(group, among=among)
+            self._restore(state)
+            if (cost := self._cost(found)) is not None and (best is None or cost < best[:2]):
+                best = (*cost, among)
+        if best is None:
+            return [NotPlanned(pod, NoPlan.NO_DOMAIN) for pod in pods]
+        return self._together(group, among=best[2])
+
+    def _cost(self, found: Sequence[LimitMove | NotPlanned]) -> tuple[int, Units] | None:
+        """Return how many victims of a group are new, and what all hold; None where it has no room."""
+        moves = [move for move in found if isinstance(move, LimitMove)]
+        if len(moves) < len(found):
+            return None
+        known = set(chain.from_iterable(self._before.values()))
+        victims = [victim for move in moves for victim in move.victims]
+        return sum(victim.uid not in known for victim in victims), sum(victim.demand.gpus for victim in victims)
+
+    def _state(self) -> "_State":
         rooms = {name: (room.free, room.coming) for name, room in self._rooms.items()}
-        found: list[LimitMove | NotPlanned] = []
+        return _State(self.trial.savepoint(), frozenset(self._gone), rooms)
+
+    def _restore(self, state: "_State") -> None:
+        self.trial.undo(state.savepoint)
+        self._gone = set(state.gone)
+        for name, (free, coming) in state.rooms.items():
+            self._rooms[name].free, self._rooms[name].coming = free, coming
+
+    def _together(self, group: Sequence[Entitled], *, among: int = -1) -> list[LimitMove | NotPlanned]:
+        """Plan for all pods of a group on these slots, or for none."""
+        state, found = self._state(), list[LimitMove | NotPlanned]()
         for each in group:
-            outcome = self._place(each)
-            found.append(outcome)
-            if isinstance(outcome, NotPlanned):
+            found.append(self._place(each._replace(slots=each.slots & among)))
+            if isinstance(found[-1], NotPlanned):
                 break
         else:
             return _together(found)
-        self.trial.undo(savepoint)
-        self._gone = gone
-        for name, (free, coming) in rooms.items():
-            self._rooms[name].free, self._rooms[name].coming = free, coming
+        self._restore(state)
         return [NotPlanned(each.waiting, NoPlan.GANG_INCOMPLETE) for each in group[: len(found) - 1]] + found[-1:]
 
     def _place(self, each: Entitled) -> LimitMove | NotPlanned:

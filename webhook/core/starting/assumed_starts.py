@@ -3,11 +3,13 @@
 From judged to assumed (`due`), from assumed to what the ledger is to charge (`judge_again`), and back (`drop_assumed`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from webhook.core.gangs.gang_pauses import GangPauses
 from webhook.core.gangs.late_members import as_reservation
+from webhook.core.model.amount import UNLIMITED, Limit
 from webhook.core.model.decision import Admit, Retry
 from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.names import GangId, NodeName, TeamName, Uid
@@ -51,7 +53,7 @@ class AssumedStart:
     The turns of a `gang` follow one another, and start together or not at all, in the domain `place` if there is one.
     `reservation` is the room that was kept for the pod: its charge ends with the write that charges the pod.
     `is_reservation`: there is no pod yet, and its room is to be kept. `awaits_room`: all of its gang keep their gates
-    until reclaim has made the room that they lack.
+    until reclaim has made the room that they lack. `takes_back` as in Judged.
     """
 
     waiting: WaitingPod
@@ -62,6 +64,7 @@ class AssumedStart:
     is_reservation: bool = False
     place: DomainPlace | None = None
     awaits_room: bool = False
+    takes_back: bool = False
 
 
 class AssumedStarts:
@@ -69,7 +72,7 @@ class AssumedStarts:
 
     `changed` are the pods that came, went or changed before the last pass. `listed` returns the charge of a pod that
     the ledger of a team lists already. `is_room_needed`: a pod found no room inside its guaranteed share. `active` as
-    in WaitingEntries. `awaiting` are the charged pods that keep their gate.
+    in WaitingEntries. `awaiting` are the charged pods that keep their gate, `most_blocked` as in QueuePass.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class AssumedStarts:
         listed: Callable[[TeamName, Uid], InFlightCharge | None] = _lists_none,
         active: Collection[Uid] = frozenset(),
         awaiting: Sized = (),
+        most_blocked: Limit = UNLIMITED,
     ) -> None:
         self.entries = WaitingEntries(world, active=active)
         self.blocked: dict[Uid, Judged] = {}
@@ -87,6 +91,7 @@ class AssumedStarts:
         self._world = world
         self._listed = listed
         self._awaiting = awaiting
+        self._most_blocked = most_blocked
         self._noted: dict[Uid, None] = {}
         self._open: dict[Uid, AssumedStart] = {}  # charges that are assumed here, and not known to the ledger yet
         self._kept: dict[Uid, frozenset[NodeName]] = {}
@@ -143,7 +148,9 @@ class AssumedStarts:
             return [turn for pod in waiting for turn in self._assumed(start_unjudged(pod, world))]
         found += self._of_reservations()
         self._hold_backs.begin()
-        turns = QueuePass(self._order, world.policy.queue, now=now, hold_backs=self._hold_backs)
+        turns = QueuePass(
+            self._order, world.policy.queue, now=now, hold_backs=self._hold_backs, most_blocked=self._most_blocked
+        )
         while len(found) < count and (following := turns.next(judge)) is not None:
             queue.remove(following.entry.key)
             members = [judge.judged.pop(pod.uid) for pod in following.entry.pods]
@@ -251,6 +258,7 @@ class AssumedStarts:
                 is_reservation=is_expected,
                 place=judged.place,
                 awaits_room=awaits_room,
+                takes_back=judged.takes_back,
             )
             self._open[judged.waiting.uid] = turn
             yield turn
@@ -287,6 +295,26 @@ def _waits_inside_its_share(judged: Judged) -> bool:
     decision = judged.decision
     is_guaranteed = isinstance(decision, Admit) and decision.charge.tier is Tier.GUARANTEED
     return isinstance(judged.verdict, NoRoom) and is_guaranteed
+
+
+class NextPass(NamedTuple):
+    """What a pass does: the pods that start, in order, and the judgments on those that it looked at and that wait."""
+
+    turns: tuple[AssumedStart, ...] = ()
+    blocked: Mapping[Uid, Judged] = {}
+
+
+def next_pass(world: World, *, now: int, most: int) -> NextPass:
+    """Return what the leader's next pass does, up to so many starts and judgments; the world is as before then."""
+    waiting, kept = world.waiting, world.gang_reservations
+    listener, wanted = waiting.on_change, waiting.wanted
+    reservations = {each.pod.uid: each for gang in kept.gangs() for each in kept.of(gang)}
+    starts = AssumedStarts(world, listed=lambda _team, uid: reservations.get(uid), most_blocked=most)
+    try:
+        return NextPass(tuple(starts.due(now=now, count=most)), starts.blocked)
+    finally:
+        starts.close()
+        waiting.on_change, waiting.wanted = listener, wanted
 
 
 def together(turns: Sequence[AssumedStart]) -> list[list[AssumedStart]]:

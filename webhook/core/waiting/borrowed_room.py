@@ -1,4 +1,4 @@
-"""Room that reclaim could make: what preemptible pods hold, and what the nodes of a pod have free and in all."""
+"""Room that comes: what preemptible pods, or those under a limit, hold; what a pod's nodes have free and in all."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -6,10 +6,12 @@ from typing import Final
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.pools import EVERY_TAINT
 from webhook.core.model.amount import Units
+from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
-from webhook.core.model.pod import Resident
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.tier import Tier
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.reclaim.reclaim_pod import is_protected_by
 from webhook.core.world.gang_reservations import RESERVED
 from webhook.core.world.world import World
@@ -25,6 +27,11 @@ def _never(_team: TeamName) -> bool:
     return False
 
 
+def borrows(charge: Charge) -> bool:
+    """Whether a charge is borrowed, so that reclaim may take it back."""
+    return charge.tier is Tier.PREEMPTIBLE
+
+
 class BorrowedRoom:
     """What borrowing pods hold on each node, by resource in pieces; counted once, when it is first asked for.
 
@@ -35,14 +42,20 @@ class BorrowedRoom:
     charged for room that it can take back waits for that, inside its guaranteed share. `is_paced` says of which teams
     so many wait for it that the next follow later. `first` is a node that serves if it can still hold the pod: then no
     others are counted. A pod waits for what pods deleted by force leave, where nothing else is in its way: no eviction
-    ends that sooner.
+    ends that sooner. `counts` says whose room comes, if not that of borrowing pods.
     """
 
     def __init__(
-        self, world: World, *, is_paced: Callable[[TeamName], bool] = _never, first: NodeName | None = None
+        self,
+        world: World,
+        *,
+        is_paced: Callable[[TeamName], bool] = _never,
+        first: NodeName | None = None,
+        counts: Callable[[Charge], bool] = borrows,
     ) -> None:
         self.is_paced = is_paced
         self._world = world
+        self._counts = counts
         self._first = first
         self._held: dict[NodeName, dict[ResourceName, int]] | None = None
         self._left: dict[NodeName, dict[ResourceName, int]] = {}  # the part of pods that were deleted by force
@@ -52,7 +65,8 @@ class BorrowedRoom:
 
         It is the one where the least is missing, then the first by name.
         """
-        demand, slots, first = assessed.pod.demand, _slots(assessed, self._world), self._first
+        demand, first = assessed.pod.demand, self._first
+        slots = _slots(assessed, self._world) & _allowed(assessed.pod, self._world)
         if first is not None and slots & self._world.fleet.bit(first) and self._can_hold(first, demand):
             return first
         return self._best_node(demand, slots)
@@ -66,9 +80,9 @@ class BorrowedRoom:
         left: dict[ResourceName, int] = {}
         for pod in (*self._world.pods_on(name), *self._world.pods_on(name, is_expected=True)):
             entry = self._world.entry_of(pod.uid)
-            if entry is not None and entry.charge.tier is Tier.PREEMPTIBLE:
+            if entry is not None and self._counts(entry.charge):
                 self._add(held, pod)
-                if entry.lingers:
+                if entry.lingers and self._is_evicted:
                     self._add(left, pod)
         return self._serves(name, demand, held, left)
 
@@ -111,25 +125,30 @@ class BorrowedRoom:
 
     def _count(self) -> dict[NodeName, dict[ResourceName, int]]:
         held: dict[NodeName, dict[ResourceName, int]] = {}
-        for uid in self._borrowers():
+        for uid in self._counted():
             pod, node, entry = self._world.pod(uid), self._world.node_of(uid), self._world.entry_of(uid)
             if pod is not None and node is not None:
                 self._add(held.setdefault(node, {}), pod)
-                if entry is not None and entry.lingers:
+                if entry is not None and entry.lingers and self._is_evicted:
                     self._add(self._left.setdefault(node, {}), pod)
         return held
 
+    @property
+    def _is_evicted(self) -> bool:
+        """Whether it is evictions that make the room."""
+        return self._counts is borrows
+
     def _add(self, held: dict[ResourceName, int], pod: Resident) -> None:
-        """Add what a borrowing pod holds, unless it is never evicted, as is room for later pods of a gang."""
-        is_kept = pod.uid.startswith(RESERVED)
-        if not (is_kept or is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels)):
+        """Add what a counted pod holds, unless it borrows and is never evicted, as is room for later pods of a gang."""
+        is_kept = pod.uid.startswith(RESERVED) or is_protected_by(self._world.policy.reclaim, pod.namespace, pod.labels)
+        if not (self._is_evicted and is_kept):
             for resource, amount in pod.demand.held:
                 held[resource] = held.get(resource, 0) + amount
 
-    def _borrowers(self) -> Iterator[Uid]:
+    def _counted(self) -> Iterator[Uid]:
         for usage in self._world.usage_by_team().values():
-            if usage.preemptible:
-                yield from (uid for uid, entry in usage.entries() if entry.charge.tier is Tier.PREEMPTIBLE)
+            if usage.preemptible or self._counts is not borrows:
+                yield from (uid for uid, entry in usage.entries() if self._counts(entry.charge))
 
 
 def nodes_for(assessed: Assessment, world: World) -> Iterator[tuple[NodeName, Units, Units]]:
@@ -167,6 +186,23 @@ def may_ever_start(assessed: Assessment, world: World) -> bool:
 def _slots(assessed: Assessment, world: World) -> int:
     avoided = world.rejecting_nodes.avoided(assessed.team.name, assessed.pod, world.fleet)
     return _able(assessed, world) & ~avoided.closed
+
+
+def has_free_room(assessed: Assessment, world: World) -> bool:
+    """Whether a node has room for a pod now where the rules between pods let it be."""
+    slots = _slots(assessed, world) & _allowed(assessed.pod, world) & world.fleet.open_bits
+    return bool(world.fleet.with_room(assessed.pod.demand, slots))
+
+
+def _allowed(pod: Pod, world: World) -> int:
+    """Return the slots where the rules between pods let a pod be, as reclaim reads them."""
+    counts = world.pod_counts
+    if not (pod.topology or counts.against(pod.namespace, pod.labels)):
+        return -1
+    if counts.are_costly(pod.namespace, pod.topology):
+        return 0
+    request = TopologyRequest(pod.namespace, pod.labels, pod.topology, pod.constraints)
+    return evaluate_topology(request, world.fleet, counts).allowed
 
 
 def _able(assessed: Assessment, world: World, *, ignores_taints: bool = False) -> int:

@@ -17,6 +17,7 @@ from webhook.core.placement.domain_search import (
     EqualPods,
     FreeRoom,
     Supply,
+    cluster_room,
     domain_of,
     domain_rooms,
 )
@@ -85,6 +86,13 @@ class GangDomains:
             yield self._anywhere(), borrowed
         elif not has_tried:
             yield self._most_room(), None
+
+    def has_place(self, coming: Supply) -> bool:
+        """Whether nodes, or one domain where one is required, would hold all members with the room that comes."""
+        fleet, kinds = self._world.fleet, self._found_kinds()
+        if self.is_required:
+            return any(domain_rooms(fleet, level, kinds, coming).enough for level in self._levels)
+        return cluster_room(fleet, kinds, coming)[1]
 
     def never(self) -> Reason | None:
         """Return why the members can never start together; None if they could."""

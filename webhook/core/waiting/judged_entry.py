@@ -1,6 +1,6 @@
 """Judges the entries of the queue during one pass: a pod alone, the members of a gang together."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from webhook.core.admission.domain_rules import request_of
@@ -10,9 +10,10 @@ from webhook.core.model.names import NodeName, Uid
 from webhook.core.queue.queued_pod import QueueEntry
 from webhook.core.queue.verdict import Attempt, Never, Verdict, Way
 from webhook.core.waiting.borrowed_room import BorrowedRoom
-from webhook.core.waiting.judged_gang import judge_gang
-from webhook.core.waiting.judged_pod import Judged, judge_pod
+from webhook.core.waiting.judged_gang import gang_has_place, judge_gang
+from webhook.core.waiting.judged_pod import Judged, has_place, judge_pod
 from webhook.core.waiting.reclaim_pace import ReclaimPace
+from webhook.core.waiting.waiting_entries import counted_by
 from webhook.core.world.world import World
 
 NODES_PER_MEMBER: Final = 64
@@ -42,6 +43,7 @@ class EntryJudge:
         self._borrowed = BorrowedRoom(world, is_paced=lambda team: pace.are_enough(team, now=now))
         self._pauses = pauses or GangPauses()
         self._now = now
+        self._coming: dict[Hashable, BorrowedRoom] = {}
         self._levels = world.policy.topology.levels
 
     def __call__(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
@@ -55,6 +57,22 @@ class EntryJudge:
             return Never()
         judged = self.judged[uid] = judge_pod(waiting, self._world, self._borrowed, Attempt(way, kept, before))
         return judged.verdict
+
+    def has_place(self, entry: QueueEntry, limit: Hashable, *, is_owed: bool) -> bool:
+        """Return whether the entry would find room if the limit had some; implements Judge."""
+        coming = self._borrowed if is_owed else self._under(limit)
+        of_kinds = {pod.kind: pod.uid for pod in reversed(entry.pods)}
+        members = [self._world.waiting.member(uid) for uid in of_kinds.values()]
+        if not all(member is not None and has_place(member, self._world, coming) for member in members):
+            return False
+        return entry.pods[0].gang is None or gang_has_place(entry, self._world, coming)
+
+    def _under(self, limit: Hashable) -> BorrowedRoom:
+        """Return the room that comes once the pods end that a limit counts; it is counted once in a pass."""
+        found = self._coming.get(limit)
+        if found is None:
+            found = self._coming[limit] = BorrowedRoom(self._world, counts=counted_by(limit, self._world))
+        return found
 
     def search_cost(self, entry: QueueEntry) -> int:
         """Return what the search for domains of a gang costs, in judgments on single pods: it passes all nodes."""

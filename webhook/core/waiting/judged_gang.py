@@ -46,6 +46,12 @@ def judge_gang(
     return _all_wait(entry, members, found, world, domains)
 
 
+def gang_has_place(entry: QueueEntry, world: World, coming: BorrowedRoom) -> bool:
+    """Whether the members of a gang would find room together, with the room that comes; each of them does alone."""
+    members, _ = _members(entry, world)
+    return GangDomains(members, world, kept=frozenset()).has_place(coming)
+
+
 def judge_first(entry: QueueEntry, world: World) -> Judged:
     """Return the judgment on the first member of a gang: what all of them wait for as far as one judgment can say."""
     members, name = _members(entry, world)

@@ -20,7 +20,14 @@ from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
 from webhook.core.queue.verdict import IN_TURN, Attempt, Fits, Never, NoRoom, OverLimit, Paced, Verdict, Way
 from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.waiting.borrowed_room import BorrowedRoom, has_free_devices, may_ever_start, nodes_for, reachable
+from webhook.core.waiting.borrowed_room import (
+    BorrowedRoom,
+    has_free_devices,
+    has_free_room,
+    may_ever_start,
+    nodes_for,
+    reachable,
+)
 from webhook.core.waiting.reclaim_pace import MOST
 from webhook.core.waiting.waiting_entries import DEPARTMENT, MODEL, SHARE, TEAM, USER
 from webhook.core.world.waiting_pods import WaitingPod
@@ -125,6 +132,21 @@ def judge_pod(
         judged = judged._replace(place=place, decision=judged.decision._replace(node_choice=choice))
     judged = judged._replace(attempt=attempt)
     return _without_room(judged, assessed, world) if isinstance(judged.verdict, NoRoom) else judged
+
+
+def has_place(waiting: WaitingPod, world: World, coming: BorrowedRoom) -> bool:
+    """Whether a pod would start if no limit kept it out: a node has room for it, or gets it as others leave."""
+    assessed = _assessed(waiting, world, IN_TURN, place_beside(waiting.pod, world)).as_if_unused()
+    decision = start(assessed, world)
+    match decision:
+        case Admit(warnings=reasons) | Deny(reasons=reasons):
+            codes = {reason.code for reason in reasons}
+        case _:
+            return isinstance(decision, NotApplicable)
+    if isinstance(decision, Deny) and not codes <= NO_ROOM:
+        return False
+    is_free = codes.isdisjoint(NO_ROOM) and (not waiting.pod.topology or has_free_room(assessed, world))
+    return is_free or may_grow(assessed.pools.allowed, world) or coming.node_for(assessed) is not None
 
 
 def _without_room(judged: Judged, assessed: Assessment, world: World) -> Judged:

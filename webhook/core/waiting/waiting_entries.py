@@ -7,6 +7,7 @@ from typing import Final
 from webhook.core.admission.pools import allowed_pools
 from webhook.core.gangs.gang_line import GangEntries, GangLine
 from webhook.core.model.amount import Units
+from webhook.core.model.decision import Charge
 from webhook.core.model.names import GangId, TeamName, Uid, User
 from webhook.core.model.policy import NO_TEAM
 from webhook.core.model.tier import Tier
@@ -180,6 +181,18 @@ class WaitingEntries:
     def held(self, team: TeamName, user: User | None) -> Units:
         """Return the GPU units of one user's pods in a team; for None, of all pods whose user is not known."""
         return self._world.usage(team).user(user)
+
+
+def counted_by(limit: Hashable, world: World) -> Callable[[Charge], bool]:
+    """Return whether a limit counts a charge, by its key among the limits of an entry."""
+    kind, name, *user = limit if isinstance(limit, tuple) else (None, None)
+    if kind == DEPARTMENT:
+        names = (team.name for team in world.policy.teams if any(each.name == name for each in team.departments))
+        teams = frozenset(names)
+        return lambda charge: charge.team in teams
+    if kind == USER:
+        return lambda charge: charge.team == name and [charge.user] == user
+    return lambda charge: charge.team == name
 
 
 def _level(usage: DepartmentUsage) -> DepartmentStanding:

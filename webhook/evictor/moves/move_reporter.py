@@ -9,7 +9,7 @@ from webhook.core.defragment.move_bounds import WHY_NOT_NOW, Bound
 from webhook.core.defragment.move_plan import WHY_NO_MOVES, Move, NoMoves, Room
 from webhook.core.model.amount import gpu_number
 from webhook.core.model.names import Uid
-from webhook.core.model.text import plural
+from webhook.core.model.text import plural, plural_gpus
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import EvictionTarget, own_target
 from webhook.evictor.evictor_context import EvictorContext
@@ -54,11 +54,13 @@ class MoveReporter:
         moves = [{"pod": _name(move), "from": move.pod.node, "to": move.to} for move in room.moves]
         lost = gpu_number(room.lost_work)
         self._logs.event.info("moves planned", room_for=names, node=node, moves=moves, lost_gpu_seconds=lost)
-        text = f"room is made on node {node} by {moves_text(room)}"
+        text = f"room is made on node {node} by {plural(len(room.moves), 'move')} of other pods"
         for each in wanted:
             self._publish_on(each, EventReason.MAKING_ROOM, text)
         for move in room.moves:
-            why = f"it moves to node {move.to}, which makes room for {names} on node {move.pod.node}"
+            first = room.places[0].target
+            made_for = f"pods of team {first.team} ({plural_gpus(first.demand.gpus)} each)"
+            why = f"it moves to node {move.to}, which makes room for {made_for} on node {move.pod.node}"
             notice = f"will be evicted at {rfc3339(at)}: {why}. Save your work until then"
             self._publish(move.pod.victim, EventReason.EVICTION_PLANNED, notice)
 
@@ -84,7 +86,8 @@ class MoveReporter:
         to = next((hold.node for hold in holds for place in hold.places if place.replaces == target.uid), "")
         where = f"node {to} keeps a place for its replacement" if to else "its controller creates it again"
         waiting = self._index.get(target.beneficiary)
-        made_for = f"room for pod {waiting.namespace}/{waiting.name}" if waiting is not None else "room for larger pods"
+        team = None if waiting is None else f"a pod of team {waiting.team} ({plural_gpus(waiting.demand.gpus)})"
+        made_for = f"room for {team or 'larger pods'}"
         why = f"it made {made_for} on node {gpu_pod.pod.node}, and {where}"
         self._publish(target, EventReason.MOVED, f"evicted to be moved: {why}")
         text = f"pod {target.name} was evicted to be moved: {why}"
@@ -94,7 +97,7 @@ class MoveReporter:
     def came(self, gpu_pod: ReclaimPod, node: str, move: MoveEntry | None) -> None:
         """Report that the replacement of a moved pod waits for its place."""
         if move is not None:
-            made_for = f" to make room for {move.made_for}" if move.made_for else ""
+            made_for = " to make room for a larger pod" if move.made_for else ""
             why = f"it replaces pod {move.pod}, which was moved from node {move.source}{made_for}"
             self._publish(gpu_pod, EventReason.MOVED, f"{why}: node {node} keeps a place for it")
 

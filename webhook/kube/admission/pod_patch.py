@@ -82,7 +82,7 @@ def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operati
     if pod.spec.scheduling_gates:
         found += ungate_operations(pod.spec)
     if pod.metadata.annotations:
-        found += _removals(pod.metadata.annotations, keys.LINE_ANNOTATIONS)
+        found += _removals(pod.metadata.annotations, keys.WRITTEN_LATER)
     if admit.priority is not None:
         _write_priority(found, pod.spec, admit.priority)
     return found
@@ -121,7 +121,7 @@ def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[O
         found.append(add("/metadata/annotations", written))
     else:
         found += [put(f"/metadata/annotations/{escape(k)}", v, exists=k in present) for k, v in written.items()]
-        found += _removals(present, (key for key in keys.LINE_ANNOTATIONS if key not in written))
+        found += _removals(present, (key for key in keys.WRITTEN_LATER if key not in written))
     return found
 
 
