@@ -31,7 +31,7 @@ BUDGET = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
     "metadata": {"name": "all"},
-    "spec": {"maxUnavailable": 2, "selector": {}},
+    "spec": {"minAvailable": 0, "selector": {}},
 }
 SIZE = {"cpu": "1", "memory": "1Gi"}
 
