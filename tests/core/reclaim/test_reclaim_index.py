@@ -302,3 +302,10 @@ def test_a_pod_without_labels_is_a_victim_only_while_it_is_said_to_borrow():
     assert victims(there) == ["a"], "sorted again"
     there.set_borrowing({})
     assert (victims(there), there.get(Uid("a"))) == ([], bare)
+
+
+def test_no_budget_covers_a_borrower_that_does_not_run_yet():
+    """The API server carries out its eviction whatever its budgets say."""
+    there = index_of(borrower("a", labels={"app": "kept"}, is_starting=True), borrower("b", labels={"app": "kept"}))
+    there.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=0))
+    assert {each.uid: bool(each.guards) for each in there.victim_index} == {"a": False, "b": True}

@@ -191,7 +191,8 @@ def evictable(
 ) -> Victim | None:
     """Return what the eviction of a pod of any tier would be; None where it must never be evicted.
 
-    `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
+    `guards` are the budgets that cover it; a terminating or starting pod is covered by none, and the long grace period
+    of the first is cut.
     `has_budget`: its workload fails after some failures, `has_minimum`: its workload is to keep some replicas. A static
     pod is none: kubelet runs it from a file of its node, and creates its object again.
     """
@@ -216,13 +217,20 @@ def evictable(
         saved_at=max(started_at, gpu_pod.saved_at) - grace - (STAY_SECONDS if gpu_pod.asks_to_stay else 0),
         until=started_at + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
         gang=gpu_pod.goes_with,
-        guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
+        guards=_guards(gpu_pod, guards),
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
         is_idle=bool(pod.idle_since),
         replica_of=pod.replica.workload if pod.is_ready and has_minimum else None,
     )
+
+
+def _guards(gpu_pod: ReclaimPod, guards: tuple[GuardId, ...]) -> tuple[GuardId, ...]:
+    """Return the budgets that count for a pod: none where it terminates or is Pending (eviction.go, canIgnorePDB)."""
+    if gpu_pod.pod.is_terminating or gpu_pod.is_starting:
+        return ()
+    return guards if len(guards) <= 1 else (*guards, TWO_BUDGETS)
 
 
 def _without_node(gpu_pod: ReclaimPod, *, has_budget: bool) -> Victim:
