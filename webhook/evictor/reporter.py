@@ -26,6 +26,9 @@ from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.kube.objects.events import EventReason
 from webhook.kube.reclaim.holds import rfc3339
 
+_NAMED: Final = 5
+"""Nodes that a log line names."""
+
 _WHAT_FAILED: Final = {
     EvictionObstacle.BUDGET: "its disruption budget does not allow it",
     EvictionObstacle.POLICY: "the cluster's rights or an admission policy forbid it",

@@ -82,6 +82,12 @@ class TestAPodThatChangesFasterThanItIsEvicted:
         assert isinstance(await evict(connection, target(uid)), Later)
         assert api.objects[PODS]
 
+    async def test_needs_no_dry_run_where_no_budget_covers_it(self, api, connection):
+        uid = put(api)
+        api.faults["post"].append(Answer(409))
+        assert await evict(connection, target(uid), is_guarded=False) is Evicted.OVERTAKEN
+        assert (api.count("post"), api.count("delete")) == (1, 1)
+
     async def test_is_evicted_later_where_its_budget_may_not_be_counted_yet_and_deleted_then(self, api, connection):
         uid = put(api)
         api.faults["post"].extend([Answer(429, retry_after="10")] * 2)

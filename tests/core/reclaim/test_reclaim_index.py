@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import policy
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod
-from webhook.core.model.names import GangId, Namespace, Uid, WorkloadName
+from webhook.core.model.names import GangId, Namespace, TeamName, Uid, WorkloadName
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.replica import Replica
@@ -334,3 +334,21 @@ def test_the_index_has_the_policy_of_its_world():
     rules = ReclaimRules(minimum_runtime_seconds=60)
     reclaim_index, _ = indexed(borrower("p", started_at=NOW), policy=policy(reclaim=rules))
     assert next(iter(reclaim_index.victim_index)).until == NOW + 60
+
+
+def test_a_pod_without_labels_is_a_victim_only_while_it_is_said_to_borrow():
+    bare = replace(borrower("a", on="n0"), pod=borrower("a", on="n0").pod._replace(team_label=None, tier_label=None))
+    there = index_of(bare)
+    there.set_borrowing({Uid("a"): TeamName("team-a")})
+    assert victims(there) == ["a"]
+    there.set_rules(ReclaimRules(minimum_runtime_seconds=60))
+    assert victims(there) == ["a"], "sorted again"
+    there.set_borrowing({})
+    assert (victims(there), there.get(Uid("a"))) == ([], bare)
+
+
+def test_no_budget_covers_a_borrower_that_does_not_run_yet():
+    """The API server carries out its eviction whatever its budgets say."""
+    there = index_of(borrower("a", labels={"app": "kept"}, is_starting=True), borrower("b", labels={"app": "kept"}))
+    there.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=0))
+    assert {each.uid: bool(each.guards) for each in there.victim_index} == {"a": False, "b": True}

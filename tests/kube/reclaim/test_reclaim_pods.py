@@ -70,7 +70,7 @@ def test_times_and_notice_are_read():
     made["metadata"]["deletionTimestamp"] = STARTED
     made["status"] = {"phase": "Running", "startTime": STARTED}
     tenant = read(made)
-    assert (tenant.started_at, tenant.saved_at, tenant.notice_at, tenant.leaves_at) == (SECONDS,) * 4
+    assert (tenant.started_at, tenant.saved_at, tenant.pod.notice_at, tenant.leaves_at) == (SECONDS,) * 4
     assert (tenant.grace_seconds, tenant.is_gated, tenant.pod.is_terminating) == (5, True, True)
 
 
@@ -103,7 +103,7 @@ def test_no_node_offers_what_a_share_of_hami_asks_for():
 def test_a_pod_that_says_nothing_has_the_defaults():
     tenant = read(builders.pod())
     assert not tenant.asks_to_stay
-    assert (tenant.started_at, tenant.saved_at, tenant.notice_at, tenant.leaves_at) == (0, 0, None, None)
+    assert (tenant.started_at, tenant.saved_at, tenant.pod.notice_at, tenant.leaves_at) == (0, 0, 0, None)
     assert tenant.grace_seconds == 30
 
 

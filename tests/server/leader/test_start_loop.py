@@ -270,7 +270,7 @@ async def test_a_former_leader_leaves_what_it_charged_to_the_next(tmp_path):
     async with staged(tmp_path) as stage:
         held = await stage.held_release()
         stage.is_leading = False
-        stage.touch()  # the patch is refused, and the next one would be sent after the term
+        stage.redecide()  # the patch is refused, and the next one would be sent after the term
         held.go.set()
         await until(lambda: lines(tmp_path, "pod not released"))
         assert (stage.is_gated(), stage.listed()) == (True, {"p"})

@@ -105,7 +105,7 @@ async def test_a_pod_that_starts_at_once_gets_no_event(tmp_path):
         assert stage.events == []
 
 
-async def test_a_text_that_met_another_write_is_written_over_that(tmp_path):
+async def test_a_text_that_meets_another_write_is_written_by_one_patch(tmp_path):
     async with staged(tmp_path) as stage:
         stage.hold("holder", 4)
         await until(lambda: stage.world.usage(A).total)
@@ -117,7 +117,7 @@ async def test_a_text_that_met_another_write_is_written_over_that(tmp_path):
         held.go.set()
         await until(lambda: "holds 4 of 4" in stage.text())
         await stage.looks()
-        assert stage.patches() == ["p", "p"]
+        assert stage.patches() == ["p"]
 
 
 async def test_a_cause_that_changes_all_the_time_is_not_written_all_the_time(tmp_path):

@@ -98,6 +98,10 @@ class Stage:
         metadata = now["metadata"] | {"annotations": now["metadata"]["annotations"] | {"touched": "true"}}
         self.api.put(PODS, name, namespace="team-a", **(now | {"metadata": metadata}))
 
+    def redecide(self, name="p"):
+        """Change the decision of a pod, as a leader does that takes its charge back."""
+        self.pod(name)["metadata"]["annotations"][keys.DECISION] += " "
+
     def hold(self, name, count, *, tier="guaranteed", node="n0"):
         labels = {keys.TEAM: "team-a", keys.TIER: tier}
         made = builders.pod(name, namespace="team-a", gpus=count, labels=labels, node=node)

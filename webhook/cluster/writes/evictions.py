@@ -92,31 +92,40 @@ async def evict(
     changes overtake an eviction that a dry run allows. A pod that is too large to be updated, and so to be evicted, is
     made smaller first. `is_repeated`: its eviction was put off before.
     """
-    failure = await _failure_of_eviction(connection, target, is_trial=is_trial)
+    seconds = TRIAL_SECONDS if is_trial else SECONDS
+    failure = await _failure_of_eviction(connection, target, is_trial=is_trial, seconds=seconds)
     for _ in range(_REDUCTIONS):
         if failure is None or is_trial or not _is_fault(failure) or not await _reduce(connection, target):
             break
-        failure = await _failure_of_eviction(connection, target, is_trial=False)
+        failure = await _failure_of_eviction(connection, target, is_trial=False, seconds=seconds)
     if failure is None:
         return Evicted.ACCEPTED
     deleted = Evicted.DELETED
     if not _calls_for_deletion(failure, target, is_guarded=is_guarded):
         is_overtaken = not is_trial and _may_be_overtaken(failure, is_repeated=is_repeated)
-        if not is_overtaken or await _failure_of_eviction(connection, target, is_trial=True) is not None:
+        if not is_overtaken or not await _is_allowed(connection, target, failure, is_guarded=is_guarded):
             return _explain(failure, is_guarded=is_guarded)
         deleted = Evicted.OVERTAKEN
     if not is_trial:
         await _mark_disrupted(connection, target)
-    body, seconds = deletion(target, is_trial=is_trial), TRIAL_SECONDS if is_trial else SECONDS
+    body = deletion(target, is_trial=is_trial)
     failure = await _failure(connection, "DELETE", _path(target), body, action="delete pods", seconds=seconds)
     return deleted if failure is None else _explain(failure, is_guarded=False)
 
 
+async def _is_allowed(
+    connection: ApiConnection, target: EvictionTarget, failure: ClusterError, *, is_guarded: bool
+) -> bool:
+    """Whether an eviction that was overtaken is allowed, by a dry run where anything could object."""
+    if isinstance(failure, ApiError) and failure.is_conflict and not is_guarded:
+        return True
+    return await _failure_of_eviction(connection, target, is_trial=True, seconds=SECONDS) is None
+
+
 async def _failure_of_eviction(
-    connection: ApiConnection, target: EvictionTarget, *, is_trial: bool
+    connection: ApiConnection, target: EvictionTarget, *, is_trial: bool, seconds: float
 ) -> ClusterError | None:
     where, body = f"{_path(target)}/eviction", eviction(target, is_trial=is_trial)
-    seconds = TRIAL_SECONDS if is_trial else SECONDS
     return await _failure(connection, "POST", where, body, action="create pods/eviction", seconds=seconds)
 
 

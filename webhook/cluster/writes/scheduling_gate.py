@@ -12,14 +12,13 @@ from webhook.cluster.api.one_object import decoded, pod_path, read
 from webhook.core.model.decision import Admit
 from webhook.core.model.demand import Weights
 from webhook.core.model.reason import Reason
-from webhook.core.model.text import shortened
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.admission.pod_patch import line_operations, release_operations
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import is_queued
 from webhook.kube.pod.tier_patch import FIELD_MANAGER
 from webhook.kube.pod.waiting_pods import WatchedPod, to_waiting
-from webhook.kube.pod.waiting_reason import MAX_TEXT, Waits, waiting_annotations
+from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
 
 _TRIES: Final = 2
 """Only Fairgate's own writes and its owner's changes of where it may run are in the way of a patch."""
@@ -89,7 +88,7 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reas
             return 0
         if not is_queued(found.spec):
             return None
-        patch = msgspec.json.encode(line_operations(found, _texts(waiting, why), is_held=True))
+        patch = msgspec.json.encode(line_operations(found, _texts(why), is_held=True))
         try:
             body = await _patch(connection, waiting, patch)
         except ApiError as error:
@@ -112,7 +111,7 @@ async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reas
         found = await read(connection, _path(waiting), _decoder.decode, action="get pods")
         if found is None or found.metadata.uid != waiting.uid or not is_queued(found.spec):
             return False
-    patch = msgspec.json.encode(line_operations(found, {**_texts(waiting, why), **more}))
+    patch = msgspec.json.encode(line_operations(found, {**_texts(why), **more}))
     try:
         await _patch(connection, waiting, patch)
     except ApiError as error:
@@ -122,11 +121,9 @@ async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reas
     return True
 
 
-def _texts(waiting: WaitingPod, why: Reason | None) -> dict[str, str | None]:
-    """Return why a pod waits, as annotations; the text always changes, by a space at its end if by nothing else."""
-    written = {} if why is None else waiting_annotations(Waits(why))
-    text = shortened((written.get(keys.WAITING) or waiting.text).rstrip(), MAX_TEXT - 1)
-    return {**written, keys.WAITING: f"{text} " if text == waiting.text else text}
+def _texts(why: Reason | None) -> dict[str, str | None]:
+    """Return why a pod waits, as annotations; none where that is written already."""
+    return {} if why is None else waiting_annotations(Waits(why))
 
 
 def _as_seen(seen: WaitingPod | None, waiting: WaitingPod) -> objects.Pod | None:

@@ -234,7 +234,7 @@ class _Planner:
         kept = (victim for victim in self._under(each) if victim.uid in uids and victim.uid not in spared)
         victims = freeing(kept, self._snapshot.sharing, gone=self.trial.gone)
         if not self._is_enough(each, victims):  # the others keep their notice
-            completed = self._completed(each, _Choice(victims, frees_node=False))
+            completed = self._completed(each, _Choice(victims, frees_node=False)) if victims else None
             if completed is None:
                 return None
             victims = completed.victims

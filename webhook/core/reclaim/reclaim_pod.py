@@ -219,7 +219,7 @@ def evictable(
 ) -> Victim | None:
     """Return what the eviction of a pod of any tier would be; None where it must never be evicted.
 
-    `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
+    `guards` are the budgets that count for it; of a terminating pod none does, and its long grace period is cut.
     `has_budget`: its workload fails after some failures, `has_minimum`: its workload is to keep some replicas. A static
     pod is none: kubelet runs it from a file of its node, and creates its object again.
     """

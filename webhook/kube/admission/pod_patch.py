@@ -139,12 +139,12 @@ def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list
     found = [
         test("/metadata/uid", metadata.uid),
         test("/metadata/deletionTimestamp", metadata.deletion_timestamp),
-        test(DECISION_PATH, annotations.get(keys.DECISION)),
         test("/spec/nodeSelector", _value(spec.node_selector)),
         test("/spec/affinity", _value(spec.affinity)),
         *gate_tests(spec),
     ]
     if annotations:
+        found.append(test(DECISION_PATH, annotations.get(keys.DECISION)))
         found += _written(dict.fromkeys(keys.LINE_ANNOTATIONS))
         kept = {key: value for key, value in annotations.items() if key not in keys.LINE_ANNOTATIONS}
         pod = replace(pod, metadata=replace(metadata, annotations=kept))
