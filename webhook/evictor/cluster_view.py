@@ -165,8 +165,11 @@ class ClusterView:
                 self._index(gpu_pod)
 
     def _node_changed(self, node: objects.Node | None, name: str) -> None:
+        marked = NodeName(name) in self.marked
         if node is not None and is_marked(node):
             self.marked[NodeName(name)] = read_node_hold(node.metadata)
         else:
             self.marked.pop(NodeName(name), None)
+        if marked:  # its taint keeps other pods off than before, or none any more
+            self.world.rejecting_nodes.changes.note(NodeName(name))
         self.changed.set()

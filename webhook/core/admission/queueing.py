@@ -204,7 +204,7 @@ def _may_wait(assessed: Assessment, world: World) -> bool:
     return (
         can_queue(team, world.policy)
         or team.name in world.rejecting_nodes.records
-        or bool(world.rejecting_nodes.unused)
+        or world.rejecting_nodes.unused.has(pod)
         or bool(world.maintained)
         or bool(pod.foreign_gates)
         or (pod.gang is not None and pod.gang.is_requested)

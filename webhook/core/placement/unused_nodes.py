@@ -21,7 +21,9 @@ CLOSED_SECONDS: Final = 600
 """How long a node stays closed to them after the last such pod was seen, unless it changes before."""
 
 MOST: Final = 1024
-"""Nodes that are remembered for all controllers together, the latest."""
+"""Kinds of pods that are remembered."""
+
+TIDY_SECONDS: Final = 5
 
 
 class _Kind(NamedTuple):
@@ -37,14 +39,15 @@ class UnusedNodes:
 
     def __init__(self) -> None:
         self._waiting: dict[Uid, tuple[_Kind, NodeName, int]] = {}  # and since when
-        self._closed: dict[tuple[_Kind, NodeName], int] = {}  # and until when
+        self._closed: dict[_Kind | None, dict[NodeName, int]] = {}  # and until when
+        self._tidy_at = 0
 
     def see(self, pod: Resident, *, now: int) -> None:
         """Note a pod: what its scheduler reports where it has no node, or that it is on one."""
         if pod.node is not None:
             self.forget(pod.uid)
-            if self._closed and (kind := _kind_of(pod)) is not None:
-                self._closed.pop((kind, pod.node), None)
+            if self._closed and (kind := _kind_of(pod)) in self._closed:
+                self._closed[kind].pop(pod.node, None)
             return
         kind, why = _kind_of(pod), pod.unbound
         if kind is None or pod.promised is None or why is None or why.obstacle not in _REFUSED:
@@ -57,30 +60,38 @@ class UnusedNodes:
         self._waiting.pop(uid, None)
 
     def tick(self, now: int, changes: NodeChanges) -> None:
-        """Set the time: close nodes that were not used for long, and open those that changed."""
-        if not self._waiting and not self._closed:
+        """Set the time: now and then close nodes that were not used for long, and open those that changed."""
+        if now < self._tidy_at or not (self._waiting or self._closed):
             return
+        self._tidy_at = now + TIDY_SECONDS
         changed = dict(changes.latest())
         for kind, node, since in self._waiting.values():
             if max(since, changed.get(node, 0)) + PATIENCE_SECONDS <= now:
-                self._closed.pop((kind, node), None)
-                self._closed[kind, node] = now + CLOSED_SECONDS
-        for (kind, node), until in list(self._closed.items()):
-            if until <= now or changed.get(node, 0) + CLOSED_SECONDS > until:
-                del self._closed[kind, node]
+                self._closed.setdefault(kind, {})[node] = now + CLOSED_SECONDS
+        for kind, nodes in list(self._closed.items()):
+            left = {
+                node: until
+                for node, until in nodes.items()
+                if now < until and changed.get(node, 0) + CLOSED_SECONDS <= until
+            }
+            del self._closed[kind]
+            if left:
+                self._closed[kind] = left
         while len(self._closed) > MOST:
             del self._closed[next(iter(self._closed))]
 
     def closed_to(self, pod: Pod | Resident, fleet: Fleet) -> int:
-        """Return the nodes that are closed to a pod."""
-        found, own = 0, _kind_of(pod) if self._closed else None
-        for kind, node in self._closed if own is not None else ():
-            if kind == own:
-                found |= fleet.bit(node)
-        return found
+        """Return the nodes that look free to a pod, and that pods like it did not use."""
+        found = 0
+        for node in self._closed.get(_kind_of(pod), ()) if self._closed else ():
+            found |= fleet.bit(node)
+        return fleet.with_room(pod.demand, found) if found else 0
+
+    def has(self, pod: Pod | Resident) -> bool:
+        """Whether any node is closed to a pod."""
+        return bool(self._closed) and _kind_of(pod) in self._closed
 
     def __bool__(self) -> bool:
-        """Whether any node is closed to any pod."""
         return bool(self._closed)
 
 
