@@ -131,7 +131,6 @@ async def test_without_any_rights_the_command_fails_at_once(api, fairgate):
         forbid(api, *(each.format(namespace) for namespace in ("default", "nlp")))
     api.faults["get /api/v1/namespaces/default"] = deque([Answer(403)])
     api.faults["get /api/v1/namespaces/nlp"] = deque([Answer(403)])
-    api.missing.add("/apis/scheduling.k8s.io/v1beta1/podgroups")
     forbid(api, "/apis/scheduling.k8s.io/v1beta1/podgroups")
     done = await fairgate("world", "-n", "nlp")
     assert done.exit_code == 2
