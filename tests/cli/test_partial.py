@@ -39,6 +39,10 @@ CLUSTER_WIDE = (
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/resource.k8s.io/v1/deviceclasses",
     "/apis/resource.k8s.io/v1/resourceslices",
+    "/apis/resource.k8s.io/v1/devicetaintrules",
+    "/apis/policy/v1/poddisruptionbudgets",
+    "/api/v1/limitranges",
+    "/api/v1/persistentvolumes",
     "/apis/resource.k8s.io/v1/resourceclaims",
     "/apis/resource.k8s.io/v1/resourceclaimtemplates",
 )
@@ -140,9 +144,11 @@ async def test_without_any_rights_the_command_fails_at_once(api, fairgate):
         forbid(api, *(f"/apis/resource.k8s.io/v1/namespaces/{each}/{kind}" for each in ("default", "nlp")))
     scalers = "/apis/autoscaling/v2/{}horizontalpodautoscalers"
     forbid(api, *(scalers.format(each) for each in ("", "namespaces/default/", "namespaces/nlp/")))
+    of_namespaces = ("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", "/api/v1/namespaces/{}/limitranges")
+    for each in (*of_namespaces, "/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups"):
+        forbid(api, *(each.format(namespace) for namespace in ("default", "nlp")))
     api.faults["get /api/v1/namespaces/default"] = deque([Answer(403)])
     api.faults["get /api/v1/namespaces/nlp"] = deque([Answer(403)])
-    api.missing.add("/apis/scheduling.k8s.io/v1beta1/podgroups")
     forbid(api, "/apis/scheduling.k8s.io/v1beta1/podgroups")
     done = await fairgate("world", "-n", "nlp")
     assert done.exit_code == 2

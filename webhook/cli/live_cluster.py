@@ -35,7 +35,7 @@ from webhook.kube.ledger.room_report import read_room
 from webhook.kube.ledger.team_ledger import left_by_deleted
 from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
-from webhook.kube.world_file.world_objects import FAILED_PODS, WORLD_KINDS, WorldKind, has_ended_for_good
+from webhook.kube.world_file.world_objects import FAILED_PODS, SAVED_KINDS, WORLD_KINDS, WorldKind, has_ended_for_good
 from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
 
@@ -73,9 +73,15 @@ class Found:
     coverage: Coverage
 
 
-async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool = True) -> Found:
-    """Read the objects of a world with all their fields; without `has_room` no anonymous world. Raises ClusterError."""
-    found: dict[str, list[dict[str, Any]]] = {kind.kind: [] for kind in WORLD_KINDS}
+async def read_objects(
+    kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool = True, is_saved: bool = False
+) -> Found:
+    """Read the objects of a world with all their fields; without `has_room` no anonymous world. Raises ClusterError.
+
+    `is_saved`: a file is made of them, which has some kinds more.
+    """
+    kinds = (*SAVED_KINDS, *WORLD_KINDS) if is_saved else WORLD_KINDS
+    found: dict[str, list[dict[str, Any]]] = {kind.kind: [] for kind in kinds}
 
     async with await connect(kubeconfig) as connection:
 
@@ -89,11 +95,11 @@ async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str], *, ha
             listed = await list_objects(connection, FAILED_PODS, path=path)
             found[FAILED_PODS.kind] += [each for each in listed if not has_ended_for_good(each)]
 
-        reads = [*((kind.path, reading(kind)) for kind in WORLD_KINDS), (FAILED_PODS.path, read_rejected)]
+        reads = [*((kind.path, reading(kind)) for kind in kinds), (FAILED_PODS.path, read_rejected)]
         coverage, unnamed = await _read(connection, reads, await _scope(kubeconfig, namespaces), has_room=has_room)
         at = connection.server_time or time.time()
         autoscalers = objects_of(await _autoscalers(connection, unnamed), at=at)
-    return Found((*(each for kind in WORLD_KINDS for each in found[kind.kind]), *autoscalers), unnamed, coverage)
+    return Found((*(each for kind in kinds for each in found[kind.kind]), *autoscalers), unnamed, coverage)
 
 
 async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence[str]) -> tuple[Coverage, Unnamed]:

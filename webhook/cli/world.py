@@ -79,7 +79,7 @@ def _saved(options: Options) -> "tuple[str, Pseudonyms | None]":
 
     with progress("Reading"):
         policy = choose_policy(options.policy, options.source)
-        found = read_objects(options.source, namespaces=options.namespaces, has_room=False)
+        found = read_objects(options.source, namespaces=options.namespaces, has_room=False, is_saved=True)
     found.coverage.print_note()
     annotations = frozenset(key.key for key in policy.defaults.user_from)
     kept = [

@@ -239,13 +239,15 @@ async def _wait_synced(feed: "Feed") -> None:
         await asyncio.gather(synced, return_exceptions=True)
 
 
-def read_objects(source: Source, *, namespaces: Sequence[str] = (), has_room: bool = True) -> WorldObjects:
-    """Read the objects of a world with all their fields; `has_room` as in live_cluster. Raises WorldError."""
+def read_objects(
+    source: Source, *, namespaces: Sequence[str] = (), has_room: bool = True, is_saved: bool = False
+) -> WorldObjects:
+    """Read the objects of a world with all their fields; flags as in live_cluster. Raises WorldError."""
     match source:
         case FileWorld(path=path):
             return WorldObjects(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
-            return asyncio.run(_objects_of_cluster(kubeconfig, namespaces, has_room=has_room))
+            return asyncio.run(_objects_of_cluster(kubeconfig, namespaces, has_room=has_room, is_saved=is_saved))
         case _ as never:
             assert_never(never)
 
@@ -317,8 +319,10 @@ def _json(content: bytes) -> object:
         return None
 
 
-async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool) -> WorldObjects:
+async def _objects_of_cluster(
+    kubeconfig: Path | None, namespaces: Sequence[str], *, has_room: bool, is_saved: bool
+) -> WorldObjects:
     from webhook.cli.live_cluster import read_objects as read_live  # noqa: PLC0415 - slow to import, and files need none of it
 
-    found = await read_live(kubeconfig, namespaces, has_room=has_room)
+    found = await read_live(kubeconfig, namespaces, has_room=has_room, is_saved=is_saved)
     return WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))

@@ -163,10 +163,8 @@ def test_its_owner_may_let_a_guaranteed_pod_with_volumes_move(tmp_path):
     assert [move["tier"] for move in report["rooms"][0]["moves"]] == ["guaranteed"]
 
 
-def test_a_file_says_that_budgets_were_not_looked_at(tmp_path):
-    assert run(tmp_path, scattered())["leftOut"] == [
-        "a world file has no PodDisruptionBudgets and no Jobs: neither was looked at"
-    ]
+def test_a_file_says_that_jobs_were_not_looked_at(tmp_path):
+    assert run(tmp_path, scattered())["leftOut"] == ["a world file has no Jobs: none was looked at"]
 
 
 def test_members_of_a_gang_do_not_move(tmp_path):

@@ -4,9 +4,12 @@ from fractions import Fraction
 
 import pytest
 
+from tests.core.support import claims
 from tests.core.support.make import GPU, node, policy, resident, world
+from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice
 from webhook.core.explain.board import board_of
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.names import ResourceName
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
@@ -55,3 +58,19 @@ def test_more_than_a_nodes_allocatable_is_shown():
     place = world(nodes=[node("n", gpus=2)], residents=[resident(3, node="n")])
     found = group(board_of(place))
     assert (found.over, found.used, found.pieces) == (1, 3, 2)
+
+
+def test_partitions_of_a_taken_device_are_not_free():
+    mig = DeviceClass("mig", mentions_gpus=True).implicit_resource
+    place = world(policy(resources={claims.GPU_CLASS.implicit_resource: ONE_GPU, mig: ONE_GPU // 2}), [node("n0")])
+    counter = ResourceName("x counter memory")
+    kinds = (("gpu.nvidia.com", 2), *[("mig", 1)] * 2)
+    devices = tuple(SliceDevice("x", {"x/type": kind}, consumes=((counter, size),)) for kind, size in kinds)
+    for kind in ("gpu.nvidia.com", "mig"):
+        place.set_device_class(kind, DeviceClass(kind, mentions_gpus=True), ClassCondition("x/type", kind))
+    place.set_slice("s", Slice("n0", "x/p", 1, devices, counters=((counter, 2),)))
+    place.set_claim(claims.SHARED, claims.spec(1))
+    place.set_pod(claims.resident("a", claims.SHARING, node="n0"))
+    board = board_of(place)
+    whole, parts = (group(board, resource=each) for each in (claims.GPU_CLASS.implicit_resource, mig))
+    assert [(each.pieces, each.used, each.free) for each in (whole, parts)] == [(1, 1, 0), (2, 0, 0)]

@@ -23,7 +23,7 @@ from webhook.core.model.selector import Taint
 Value = str | int | bool
 
 
-_UNSHARED: Final = 1 << 60
+_UNSHARED: Final = 1 << 50
 """What a node offers of a counter that none of its devices take: they are not limited by it."""
 _MAX_FACTS: Final = 512
 """Classes, with conditions of claims, of which the facts are remembered: tenants write conditions."""

@@ -233,4 +233,4 @@ def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:
         return is_protected or allocation.tier is Tier.GUARANTEED
 
     devices = tuple(replace(device, allocations=tuple(filter(stays, device.allocations))) for device in group.devices)
-    return replace(group, devices=devices)
+    return replace(group, devices=devices, shut=0)

@@ -49,7 +49,7 @@ class DeviceGroup:
     `over` are pieces that pods have beyond the node's allocatable ones. `is_packed`: it is known which device a pod's
     share is on, and each device is a GPU; otherwise pieces are only counted, and shown in the order of the pods' names.
     `weight` are the GPU units of one piece then. `promised` are pieces for pods that were sent here and are on no node
-    yet.
+    yet, `shut` those whose counters other devices have.
     """
 
     resource: ResourceName
@@ -58,6 +58,7 @@ class DeviceGroup:
     is_packed: bool = False
     weight: Units = 0
     promised: int = 0
+    shut: int = 0
 
     @property
     def pieces(self) -> int:
@@ -72,7 +73,7 @@ class DeviceGroup:
     @property
     def free(self) -> int:
         """Pieces that no pod has, and none is promised."""
-        return max(0, self.pieces - self.used - self.promised)
+        return max(0, self.pieces - self.used - self.promised - self.shut)
 
     @property
     def free_units(self) -> Units:
@@ -138,11 +139,11 @@ def _group(node: Node, resource: ResourceName, pods: list[Resident], world: Worl
     in_order = [allocation for _, allocation in allocations]
     weight = weight_at(resource, node.slice, world.policy.resources)
     offered = node.allocatable.get(resource, 0)
-    open_pieces = _open_pieces(node, resource, world)
-    if open_pieces is not None:
-        offered = min(offered, open_pieces + sum(part.pieces for part in in_order))
     by_name = _by_name(_sizes(node, resource, offered, world), in_order)
-    return DeviceGroup(resource, *by_name, weight=weight, promised=promised)
+    shut = 0
+    if (open_pieces := _open_pieces(node, resource, world)) is not None:
+        shut = max(0, offered - sum(part.pieces for part in in_order) - promised - open_pieces)
+    return DeviceGroup(resource, *by_name, weight=weight, promised=promised, shut=shut)
 
 
 def _open_pieces(node: Node, resource: ResourceName, world: World) -> int | None:

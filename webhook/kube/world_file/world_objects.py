@@ -35,13 +35,17 @@ WORLD_KINDS: Final = (
     WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
     WorldKind("DeviceTaintRule", keys.DEVICES_API, "/apis/resource.k8s.io/v1/devicetaintrules"),
     WorldKind("PodGroup", keys.GROUPS_API, f"/apis/{keys.GROUPS_API}/podgroups"),
-    WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets"),
-    WorldKind("LimitRange", keys.CORE_API, "/api/v1/limitranges"),
     WorldKind(volumes.KIND, keys.CORE_API, f"/api/v1/{volumes.VOLUMES}"),
     WorldKind(KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}"),
     WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
 )
+
+SAVED_KINDS: Final = (
+    WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets"),
+    WorldKind("LimitRange", keys.CORE_API, "/api/v1/limitranges"),
+)
+"""What a file has besides: of a live cluster these are read where they are needed."""
 
 FAILED_PODS: Final = WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase=Failed")
 """Pods that failed: of these a world keeps those that their nodes rejected."""
