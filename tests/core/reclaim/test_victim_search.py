@@ -23,7 +23,7 @@ from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.cost_scale import CostScale
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import NoPlan
-from webhook.core.reclaim.victim import GuardId
+from webhook.core.reclaim.victim import NEVER, GuardId
 
 
 def test_exactly_enough_is_freed_on_one_node():
@@ -96,7 +96,7 @@ def test_budgets_are_respected_while_other_victims_exist():
     assert (gone(found), found.moves[0].is_past_budgets) == (["free"], False)
 
 
-@given(scenes(), st.integers(1, 6))
+@given(scenes(saved=(3, 5, NEVER)), st.integers(1, 6))
 def test_a_plan_costs_as_little_as_any(scene_, count):
     asked = waiting(count=count)
     found = plan([asked], scene_)
