@@ -129,7 +129,7 @@ def check(scene_, found):
             free[each.node] += dict(each.demand.requests)[GPU]
         free[move.node] -= dict(move.waiting.demand.requests)[GPU]
         assert free[move.node] >= 0, "each pod has its room by its own victims and those of earlier ones"
-    lost = sum(each.demand.gpus * (NOW - each.saved_at) for each in away)
+    lost = sum(each.demand.gpus * max(0, NOW - each.saved_at) for each in away)
     assert VictimCost.total(move.cost for move in found.moves).lost_work == lost
 
 

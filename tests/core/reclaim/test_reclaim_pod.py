@@ -96,7 +96,7 @@ def test_work_is_that_of_the_present_containers_and_none_without_them():
     assert victim(restarted, ReclaimRules(minimum_runtime_seconds=60)).until == 120
     broken = replace(restarted, is_working=False)
     found = victim(broken, ReclaimRules(minimum_runtime_seconds=60))
-    assert (broken.lost_seconds(100), found.saved_at, found.has_no_work, found.is_idle) == (0, NEVER, True, True)
+    assert (broken.lost_seconds(100), found.saved_at, found.workless) == (0, NEVER, found.demand.gpus)
     assert found.until == 120, "a pod that starts has its minimum runtime"
 
 

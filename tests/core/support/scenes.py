@@ -16,7 +16,7 @@ from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
-from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
+from webhook.core.reclaim.victim import NEVER, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
 NOW = 100_000
@@ -88,7 +88,7 @@ counts = st.integers(1, 3)
 
 
 @st.composite
-def scenes(draw, *, nodes=3, size=6):
+def scenes(draw, *, nodes=3, size=6, saved=(3, 4, 5, 6)):
     """A small cluster, wholly or partly borrowed: singles, gangs, budgets, pods of other teams."""
     victims, others = [], []
     for place in range(nodes):
@@ -105,7 +105,7 @@ def scenes(draw, *, nodes=3, size=6):
                         on=f"n{place}",
                         team=draw(st.sampled_from(["team-a", "team-c"])),
                         started=draw(st.integers(0, 3)),
-                        saved=draw(st.integers(3, 6)),
+                        saved=draw(st.sampled_from(saved)),
                         gang=draw(st.sampled_from([None, None, None, "g", "h"])),
                         guards=draw(st.sampled_from([(), (), (GuardId("one"),)])),
                         until=draw(st.sampled_from([0, 0, 0, NOW + 1])),
@@ -151,8 +151,11 @@ def cost(scene_, chosen, lacking):
     most = max(scene_.over_share.values())
     return VictimCost(
         gangs=sum(loses_more(each, lacking) for each in chosen),
-        surplus=sum(each.demand.gpus for each in members) - sum(lacking.values()) * ONE_GPU,
-        lost_work=sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
+        surplus=min(
+            sum(each.demand.gpus for each in members if each.saved_at != NEVER),
+            sum(each.demand.gpus for each in members) - sum(lacking.values()) * ONE_GPU,
+        ),
+        lost_work=sum(each.demand.gpus * max(0, NOW - each.saved_at) for each in members),
         over_share=sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
         age=sum(NOW - each.started_at for each in members),
         used=sum(each.demand.gpus for each in members if each.uid not in scene_.idle) if scene_.idle else 0,

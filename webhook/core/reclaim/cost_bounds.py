@@ -33,7 +33,8 @@ class CostBounds:
         """Return the least cost of so many GPU units where no other pod uses what they free beyond it."""
         sizes = {} if victims.claims else victims.sizes
         age = fewest(sizes, gpus) * self._youngest(victims)
-        return self._bound(victims, gpus, surplus=least_surplus(sizes, gpus), age=age)
+        surplus = 0 if victims.workless else least_surplus(sizes, gpus)
+        return self._bound(victims, gpus, surplus=surplus, age=age)
 
     def _youngest(self, victims: NodeVictims) -> int:
         return max(0, self._now - victims.latest)

@@ -87,7 +87,8 @@ def _unit(victims: tuple[Victim, ...], need: Need, scale: CostScale) -> Unit:
     trims = scale.surplus.trims(victims, is_whole=is_gang)
     cost = scale.cost_of(victims, gangs=int(is_broken))
     guards = Counter(guard for victim in victims for guard in victim.guards)
-    return Unit(victims, (gpus,), gpus, cost, departures(victims), tuple(guards.items()), trims)
+    workless = sum(victim.workless for victim in victims)
+    return Unit(victims, (gpus,), gpus, cost, departures(victims), tuple(guards.items()), trims, workless)
 
 
 def _enough(rows: Iterable[list[Unit]], missing: Units, scale: CostScale) -> list[list[Unit]]:

@@ -250,7 +250,7 @@ def evictable(
         grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
-        is_idle=bool(pod.idle_since) or not gpu_pod.is_working,
+        is_idle=bool(pod.idle_since),
         replica_of=pod.replica.workload if has_minimum and (pod.is_ready or gang is not None) else None,
     )
 

@@ -164,13 +164,11 @@ def _keeping(reclaim_index: ReclaimIndex, world: World) -> int:
 
 
 def preferred(reclaim_index: ReclaimIndex, world: World) -> set[Uid]:
-    """Return the borrowing pods that go first: those that do not work, and idle ones of teams with that policy."""
-    policy = world.policy
-    return {
-        victim.uid
-        for victim in reclaim_index.victim_index.idle()
-        if victim.has_no_work or (policy.idle is not None and IdleAction.PREFER in policy.on_idle(victim.team))
-    }
+    """Return the borrowing pods that do not use their GPUs, of teams whose idle borrowers are evicted first."""
+    if world.policy.idle is None:
+        return set()
+    idle = reclaim_index.victim_index.idle()
+    return {victim.uid for victim in idle if IdleAction.PREFER in world.policy.on_idle(victim.team)}
 
 
 def over_share(world: World) -> dict[TeamName, Units]:

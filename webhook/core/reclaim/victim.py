@@ -27,7 +27,7 @@ class Victim(NamedTuple):
     less what a request to stay counts. Before `until` its minimum runtime protects it. `guards` are the budgets that
     its eviction counts against. `grace_seconds` overrides its own grace period where that is too long. `workload` is
     set for pods whose controller fails after some failures; `is_counted`: its eviction counts as one. `replica_of` is
-    set for ready pods whose workload is to keep some replicas. `is_idle`: it does not use its GPUs, or does not work.
+    set for ready pods whose workload is to keep some replicas. `is_idle`: it does not use its GPUs.
     """
 
     uid: Uid
@@ -48,9 +48,9 @@ class Victim(NamedTuple):
     replica_of: WorkloadName | None = None
 
     @property
-    def has_no_work(self) -> bool:
-        """Whether it has nothing to lose: none of its containers runs."""
-        return self.saved_at == NEVER
+    def workless(self) -> Units:
+        """Its GPU units if it has no work to lose, since none of its containers runs; else 0."""
+        return self.demand.gpus if self.saved_at == NEVER else 0
 
     @property
     def saved_at_best(self) -> int:
@@ -77,7 +77,7 @@ class NodeVictims:
     Members of a gang that has a minimum are in both: it may lose single ones.
 
     `gpus` are the GPU units of all, `idle` those that are not used, `sizes` how many there are of each size, `latest`
-    the start of the youngest;
+    the start of the youngest, `workless` how many have no work to lose;
     `claims` of them may hold devices of claims, which they free or not by who else goes. The order of a row depends
     neither on the time nor on other usage: the one saved last loses least.
     """
@@ -92,6 +92,7 @@ class NodeVictims:
     sizes: dict[Units, int] = field(default_factory=dict)
     latest: int = 0
     claims: int = 0
+    workless: int = 0
     teams: frozenset[TeamName] = frozenset()
     _victims: dict[Uid, Victim] = field(default_factory=dict)
     _freed: dict[Units, tuple[Units, Units]] = field(default_factory=dict)
@@ -130,6 +131,7 @@ class NodeVictims:
         self.gpus += sign * size
         self.idle += sign * size if victim.is_idle else 0
         self.claims += sign * (victim.demand.own is not None)
+        self.workless += sign * bool(victim.workless)
         self.sizes[size] = self.sizes.get(size, 0) + sign
         if not self.sizes[size]:
             del self.sizes[size]

@@ -12,11 +12,12 @@ class VictimCost(NamedTuple):
     """What victims cost: each part exact and never negative, and the parts of several victims add up.
 
     `gangs` are those that lose pods whose room is not needed, and workloads that fail. `surplus` is in GPU units beyond
-    the need, `lost_work` in GPU units times seconds since the last save, `failures` in thousandths of what the victims'
-    workloads may still fail, `over_share` in GPU units squared (the further the victims' teams are over their shares,
-    the less), `age` in seconds. `departments` is how late the victims' departments go (department_order.py), `below`
-    how many workloads fall below their minimums (surplus.py), `used` how many GPU units victims use, where others are
-    idle and go first by policy; all three come before the criteria, in the policy's order.
+    the need, of pods that have work to lose, `lost_work` in GPU units times seconds since the last save, `failures` in
+    thousandths of what the victims' workloads may still fail, `over_share` in GPU units squared (the further the
+    victims' teams are over their shares, the less), `age` in seconds. `departments` is how late the victims'
+    departments go (department_order.py), `below` how many workloads fall below their minimums (surplus.py), `used` how
+    many GPU units victims use, where others are idle and go first by policy; all three come before the criteria, in
+    the policy's order.
     """
 
     departments: Units = 0

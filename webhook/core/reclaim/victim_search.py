@@ -31,7 +31,8 @@ class VictimChoice(NamedTuple):
 class Unit(NamedTuple):
     """Victims that are evicted together: one single, a gang, the users of a claim or a workload.
 
-    `here` is what they free of the need, `guards` how many of them each budget covers.
+    `here` is what they free of the need, `guards` how many of them each budget covers. `workless` of their GPU units
+    are those of pods that have no work to lose.
     """
 
     victims: tuple[Victim, ...]
@@ -41,6 +42,7 @@ class Unit(NamedTuple):
     departures: tuple[Departure, ...]
     guards: tuple[tuple[GuardId, int], ...]
     trims: tuple[Trim, ...] = ()
+    workless: Units = 0
 
 
 def guarded(victim: Victim) -> tuple[tuple[GuardId, int], ...]:
@@ -101,7 +103,8 @@ def single(victim: Victim, here: tuple[Units, ...], scale: CostScale) -> Unit | 
             return None
         victim, trims = victim._replace(gang=None), tuple([trim._replace(is_member=True) for trim in trims])
     cost = scale.cost_of((victim,), gangs=0)
-    return Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)), guarded(victim), trims)
+    gpus, workless = victim.demand.gpus, victim.workless
+    return Unit((victim,), here, gpus, cost, departures((victim,)), guarded(victim), trims, workless)
 
 
 def _singles(
@@ -219,7 +222,8 @@ def _together(group: Group, need: Need, nodes: Collection[NodeName], *, room: No
     here = tuple([sum(part) for part in zip(*freed, strict=True)])
     is_broken = len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
     cost = group.cost.plus(VictimCost(gangs=int(is_broken)))
-    return Unit(group.victims, here, group.gpus, cost, group.departures, group.guards, group.trims)
+    workless = sum(victim.workless for victim in group.victims)
+    return Unit(group.victims, here, group.gpus, cost, group.departures, group.guards, group.trims, workless)
 
 
 def is_more_than_needed(
@@ -248,7 +252,10 @@ def is_more_than_needed(
 
 
 class _Branch(NamedTuple):
-    """A part of a choice: what is still missing, the victims, how many GPU units they free, what they cost."""
+    """A part of a choice: what is still missing, the victims, how many GPU units they free, what they cost.
+
+    `workless` as in Unit.
+    """
 
     wanted: tuple[Units, ...]
     victims: tuple[Victim, ...] = ()
@@ -256,18 +263,20 @@ class _Branch(NamedTuple):
     cost: VictimCost = VictimCost()
     trims: tuple[Trim, ...] = ()
     trim_cost: VictimCost = VictimCost()
+    workless: Units = 0
 
     def plus(self, unit: Unit, *, missing_gpus: Units, drawn: VictimCost, broken: int = 0) -> "_Branch":
         """Return it with one more unit, by which `broken` workloads fail and minimums cost what is `drawn`."""
-        gpus = self.gpus + unit.gpus
-        cost, more = self.cost.plus(unit.cost), max(0, gpus - missing_gpus) - self.cost.surplus
+        gpus, workless = self.gpus + unit.gpus, self.workless + unit.workless
+        surplus = min(gpus - workless, max(0, gpus - missing_gpus))
+        cost, more = self.cost.plus(unit.cost), surplus - self.cost.surplus
         if broken or more:
             cost = cost.plus(VictimCost(gangs=broken, surplus=more))
         trims, trim_cost = self.trims, self.trim_cost
         if unit.trims:
             cost, trims, trim_cost = cost.plus(drawn), trims + unit.trims, trim_cost.plus(drawn)
         wanted = tuple([want - got for want, got in zip(self.wanted, unit.here, strict=True)])
-        return _Branch(wanted, self.victims + unit.victims, gpus, cost, trims, trim_cost)
+        return _Branch(wanted, self.victims + unit.victims, gpus, cost, trims, trim_cost, workless)
 
 
 class _Search:

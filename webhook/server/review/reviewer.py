@@ -14,7 +14,7 @@ from webhook.core.admission.verification import confirm
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry, lacks_room
-from webhook.core.model.names import Uid
+from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import Code, Reason, waits_for
@@ -86,7 +86,7 @@ class AdmissionReviewer:
             return self._answer(review, None, _NOT_A_CREATE)
         if not self.world.policy.is_enforced:
             return self._answer(review, None, NOT_ENFORCED)
-        found, patch = self._as_created(review.pod)
+        found, patch = self._as_created(review.pod, review.namespace)
         pod = self._read(review, found)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
@@ -99,9 +99,9 @@ class AdmissionReviewer:
             patch += node_choice_operations(found, decision.node_choice)
         return self._answer(review, pod, decision, patch=[] if isinstance(decision, Deny | Retry) else patch)
 
-    def _as_created(self, found: objects.Pod) -> AsCreated:
+    def _as_created(self, found: objects.Pod, namespace: Namespace) -> AsCreated:
         """Return a pod without what the decision on another one wrote."""
-        if not may_be_copied(found):
+        if not may_be_copied(found) or self.world.tenancy(namespace).is_exempt:
             return AsCreated(found, [])
         try:
             return without_copied_decision(found, self.world.policy.pools, now_text=self._now_text())
