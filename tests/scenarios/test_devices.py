@@ -6,7 +6,7 @@ from tests.builders import decision_of
 from tests.control_plane.api import ApiError
 from tests.control_plane.minors import DEVICES, device, device_request, needs, needs_devices
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.evictor import evicted, evictor, held_nodes
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
@@ -87,6 +87,26 @@ def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(c
         missing = refusal(cluster, fairgate.team_a, claiming("early", resourceClaimTemplateName="none"))
         assert (missing.status, missing.body["details"]["retryAfterSeconds"]) == (429, 1)
         assert f"not known yet: ResourceClaimTemplate {fairgate.team_a}/none" in missing.message
+
+
+@needs_devices
+@pytest.mark.usefixtures("with_devices")
+def test_a_claim_that_pods_share_counts_once_for_the_whole_as_for_each_of_them(cluster):
+    with serve_fairgate(cluster, policy="workloads: {onLimit: reject}") as fairgate:
+        ours = f"{DEVICES}/namespaces/{fairgate.team_a}"
+        cluster.api.create(f"{ours}/resourceclaims", {"metadata": {"name": "shared"}, "spec": wanted(8)})
+        template = claiming("x", labels={"app": "shares"}, resourceClaimName="shared")
+        spec = {"replicas": 3, "selector": {"matchLabels": {"app": "shares"}}, "template": template}
+        made = {"metadata": {"name": "shares"}, "spec": spec}
+
+        def is_created():
+            cluster.api.create(f"/apis/apps/v1/namespaces/{fairgate.team_a}/deployments", made)
+            return True
+
+        wait_for(cluster, is_created, what="the claim reached Fairgate's watch")
+        wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 3, what="all pods are admitted")
+        wait_for(cluster, lambda: fairgate.charged("a") == 8, what="the claim is charged once")
+        assert fairgate.refused("TeamLimitExceeded") == 0
 
 
 @needs_devices

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.support import claims
 from tests.core.support.make import ALICE, node, pool, resident
 from tests.core.support.racks import A_RACK, ONE_RACK, ONE_ZONE, TEAM_A, gang, racks
 from webhook.core.admission.admission import admit
@@ -50,6 +51,14 @@ def test_the_largest_domain_is_named_where_none_could_hold_the_gang():
     assert "requires one rack for 4 pods, and the largest, rack=b, holds 3 of them when empty" in found.text
     assert refusal(place, pods(4, domain=A_RACK)) is None
     assert refusal(place, pods(4, domain=None)) is None
+
+
+def test_nothing_is_refused_of_pods_that_share_the_devices_of_a_claim():
+    place = racks(a=[8])
+    four = pods(4)
+    assert refusal(place, four) is not None
+    assert refusal(place, [each._replace(claims=(claims.SHARING,)) for each in four]) is None
+    assert refusal(place, [each._replace(claims=(claims.MAKING,)) for each in four]) is not None
 
 
 def test_a_key_that_no_node_has_is_refused_with_the_first_pod():

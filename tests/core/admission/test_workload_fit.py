@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.core.support import claims
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import ALICE, JOB, demand, gpus, limit, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.workload_fit import Part, fit_problems
@@ -189,3 +190,44 @@ def test_a_team_without_a_limit_may_have_all():
 
 def test_equal_reasons_are_shown_once():
     assert len(problems([part(1, each=11), part(1, each=11)], world(policy(team(limit_=None))))) == 1
+
+
+def sharing(count, *refs, each=0, role="Worker"):
+    demand_ = demand(each) if each else claims.bare()
+    return Part(role, pod(demand=demand_, owner=JOB, claims=refs), count)
+
+
+@pytest.mark.parametrize(
+    ("parts", "want"),
+    [
+        ([sharing(2, claims.SHARING)], []),
+        ([sharing(2, claims.SHARING), sharing(3, claims.SHARING, role="Other")], []),
+        ([sharing(2, claims.MAKING)], ["needs 4 GPUs, team team-a's limit is 2"]),
+        ([sharing(2, claims.SHARING, each=1)], ["needs 4 GPUs, team team-a's limit is 2"]),
+        ([sharing(None, claims.SHARING, each=1)], ["needs at least 3 GPUs, team team-a's limit is 2"]),
+        ([sharing(2, claims.SHARING, claims.MAKING)], ["needs 6 GPUs, team team-a's limit is 2"]),
+    ],
+    ids=[
+        "pods that share a claim",
+        "pods of two roles that share a claim",
+        "pods with claims of their own",
+        "GPUs of their own beside it",
+        "an open number of them",
+        "claims of both kinds",
+    ],
+)
+def test_a_claim_that_pods_share_counts_once(parts, want):
+    place = claims.world((team(limit_=2),))
+    place.set_claim(claims.SHARED, claims.spec(2))
+    place.set_claim(claims.TEMPLATE, claims.spec(2))
+    assert [text for code, text in problems(parts, place) if code is Code.TEAM_LIMIT_EXCEEDED] == want
+
+
+def test_the_nodes_hold_a_shared_claim_once():
+    place = claims.with_devices(2, "n1")
+    place.set_policy(policy(team(), resources=place.policy.resources))
+    place.set_claim(claims.SHARED, claims.spec(2))
+    place.set_claim(claims.TEMPLATE, claims.spec(2))
+    assert problems([sharing(3, claims.SHARING)], place) == []
+    [(code, text)] = problems([sharing(3, claims.MAKING)], place)
+    assert (code, "hold 1 of 3 Worker pods" in text) == (Code.NEVER_FITS, True)

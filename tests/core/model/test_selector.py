@@ -153,3 +153,21 @@ def test_the_choice_of_the_webhook_is_taken_off_and_what_the_user_wrote_stays():
 def test_text_of_any_length_is_not_kept_in_a_cache():
     assert Constraints(node_selector=(("zone", "a"),)).is_small
     assert not Constraints(node_selector=(("zone", "a" * 10_000),)).is_small
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "want"),
+    [
+        (Operator.LT, "50", True),
+        (Operator.LT, "20", False),
+        (Operator.GT, "10", True),
+        (Operator.GT, "20", False),
+        (Operator.LT, "many", False),
+        (Operator.LT, "9" * 5000, False),
+    ],
+)
+def test_a_toleration_of_numbers_compares_the_taints_with_its_own(bound, value, want):
+    toleration = Toleration("risk", value=value, bound=bound)
+    assert toleration.tolerates(Taint("risk", Effect.NO_SCHEDULE, "20")) is want
+    assert not toleration.tolerates(Taint("risk", Effect.NO_SCHEDULE, "high"))
+    assert not toleration.tolerates(Taint("other", Effect.NO_SCHEDULE, "20"))

@@ -18,7 +18,8 @@ def test_selector_affinity_and_tolerations_become_constraints():
             {"key": b.GPU, "operator": "Exists", "effect": "NoSchedule"},
             {"key": "a", "value": "b"},
             {"operator": "Exists"},
-            {"key": "future", "operator": "Gt", "value": "1"},
+            {"key": "risk", "operator": "Lt", "value": "50"},
+            {"key": "future", "operator": "Between", "value": "1"},
         ],
         affinity={
             "nodeAffinity": {
@@ -47,6 +48,7 @@ def test_selector_affinity_and_tolerations_become_constraints():
             Toleration(b.GPU, exists=True, effect=Effect.NO_SCHEDULE),
             Toleration("a", value="b"),
             Toleration(exists=True),
+            Toleration("risk", value="50", bound=Operator.LT),
         ),
     )
 

@@ -66,3 +66,33 @@ def test_other_objects_are_none(api):
 def test_a_malformed_claim_is_refused():
     with pytest.raises(msgspec.ValidationError):
         read_devices(claim("v1", {"exactly": {"count": "many"}}), namespace="vision")
+
+
+def test_the_pods_of_a_pod_group_share_its_claims():
+    place = claims.world()
+    template = document("ResourceClaimTemplate", {"spec": {"devices": {"requests": [{"exactly": REQUEST}]}}})
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "both"},
+        "spec": {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "it"}]},
+    }
+    for each in (template, group):
+        add_devices(read_devices(each, namespace="team-a"), place)
+    member = ClaimRef(template="it", group="both", entry="g")
+    place.set_pod(claims.resident("a", member))
+    assert claims.resolve_for(place, member).demand.gpus == 0
+    assert claims.resolve_for(place, member._replace(entry="h")).demand.gpus == 2 * ONE_GPU
+
+
+def test_a_compute_domain_names_the_template_of_its_channels_which_are_no_gpus():
+    place = claims.world()
+    domain = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": {"name": "imex", "namespace": "team-a"},
+        "spec": {"numNodes": 2, "channel": {"resourceClaimTemplate": {"name": "channel"}}},
+    }
+    add_devices(read_devices(domain, namespace="vision"), place)
+    assert claims.resolve_for(place, ClaimRef(template="channel")).demand.gpus == 0
+    assert read_devices({**domain, "spec": {"numNodes": 2}}, namespace="vision") is None

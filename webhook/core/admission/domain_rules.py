@@ -45,10 +45,12 @@ def _kind(pod: Pod, number: int, team: TeamName, world: World, *, ignores_taints
 def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: TeamName, world: World) -> Reason | None:
     """Return why no domain could hold these pods, even when empty, where one is required; None if that is not certain.
 
-    It is not certain where an autoscaler adds nodes, no node is known that they may use, or one left lately. Callers
-    name the gang or workload before the text.
+    It is not certain where an autoscaler adds nodes, no node is known that they may use, one left lately, or several
+    pods share the devices of a claim. Callers name the gang or workload before the text.
     """
     if request is None or not request.is_required:
+        return None
+    if len(pods) > 1 and any(_shares_devices(pod, world) for pod in pods):
         return None
     kinds = kinds_of(pods, team, world, ignores_taints=True)
     fleet = world.fleet
@@ -61,6 +63,10 @@ def domain_refusal(pods: Sequence[Pod], request: DomainRequest | None, team: Tea
     if rooms.enough:
         return None
     return Reason(Code.NEVER_FITS, *_never(request, len(pods), rooms.best))
+
+
+def _shares_devices(pod: Pod, world: World) -> bool:
+    return bool(pod.claims) and any(world.claims.shared_by(pod.uid, pod.namespace, pod.claims))
 
 
 def gang_refusal(pods: Sequence[Pod], gang: Gang, team: TeamName, world: World) -> Reason | None:

@@ -1,6 +1,6 @@
 """The demand of a pod with its claims, shares and slices; pods with unknown GPU resources are refused here."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from webhook.core.admission.pools import EVERY_TAINT
 from webhook.core.model.decision import Deny, Retry
@@ -39,7 +39,8 @@ def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny |
     if bypasses:
         return Deny((_bypassing(pod),))
     if resolved.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
-        return Deny(tuple(unknown_gpu(name, world.policy) for name in dict.fromkeys(resolved.unknown)))
+        asked = {name for name, _ in (pod.demand.own or pod.demand).requests}
+        return Deny(tuple(unknown_gpu(name, world.policy, asked) for name in dict.fromkeys(resolved.unknown)))
     if resolved.missing:
         words = "not known yet: {missing}; create what is missing, or try again"
         return Retry(Reason(Code.CLAIM_UNKNOWN, words, {"missing": tuple(dict.fromkeys(resolved.missing))}))
@@ -73,9 +74,13 @@ def _bypassing(pod: Pod) -> Reason:
     return Reason(Code.INVALID_REQUEST, words, {"scheduler": pod.shares_by, "node": pod.node_name})
 
 
-def unknown_gpu(name: str, policy: Policy) -> Reason:
-    """Return the refusal of a resource or class that looks like a GPU and is not named in policy."""
+def unknown_gpu(name: str, policy: Policy, asked: Collection[str] = ()) -> Reason:
+    """Return the refusal of a resource or class that looks like a GPU and is not named in policy.
+
+    What the pod asks for beside it (`asked`) is not what it was to be: HAMi's gpumem is no misspelled gpu.
+    """
     suggestion = closest_name(name, tuple(policy.resources))
+    suggestion = None if suggestion in asked else suggestion
     words = (
         "{resource} looks like a GPU, and policy does not say how much of one it is; ask your admin to name it in "
         "resources: gpus or perGpu for what it counts, gpus: 0 if it is none"

@@ -13,6 +13,8 @@ from webhook.core.admission.ignored_requests import ignored_requests
 from webhook.core.admission.pools import may_grow
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
 from webhook.core.admission.unplaced import could_hold, never_fits
+from webhook.core.dra.claim_spec import ClaimKey
+from webhook.core.dra.dra_claims import Instead
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Deny
 from webhook.core.model.demand import in_slices
@@ -44,13 +46,17 @@ class Part:
 
 
 class _GpuPart(NamedTuple):
-    """A part with GPUs, assessed; `number` is its number of pods, None if unknown."""
+    """A part with GPUs, assessed; `number` is its number of pods, None if unknown.
+
+    `shared` is what claims that its pods share, with those of other parts as well, count of the demand of one.
+    """
 
     role: str
     assessed: Assessment
     number: int | None
     domain: DomainRequest | None = None
     is_gang: bool = False
+    shared: tuple[tuple[ClaimKey, Units], ...] = ()
 
     @property
     def pod(self) -> Pod:
@@ -125,7 +131,8 @@ def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tupl
         if not assessed.is_counted:
             refused += assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
         elif assessed.pod.demand.gpus and part.count != 0:
-            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world), part.domain, part.is_gang))
+            shared = world.with_claims(assessed.pod).shared if assessed.pod.claims else ()
+            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world), part.domain, part.is_gang, shared))
     return gpu_parts, refused
 
 
@@ -238,7 +245,7 @@ def _over_model(part: _GpuPart, count: int, team: Team, able: int, world: World)
     if len(models) != 1:
         return
     (model,) = models
-    total = count * part.pod.demand.gpus
+    total = _total([part._replace(number=count)]).gpus
     for applied in limits_on_model(team, part.assessed.usage.emptied(), model):
         if applied.is_exceeded_by(total):
             facts = {"gpus": total, "model": model, "owner": _owner(applied, team), "limit": applied.limit}
@@ -252,14 +259,20 @@ def _owner(applied: AppliedLimit, team: Team) -> Statement:
 
 
 def _room(able: int, part: _GpuPart, world: World) -> int:
-    """Return how many pods of the part the nodes hold at once when empty."""
+    """Return how many pods of the part the nodes hold at once when empty; each claim that they share has its room."""
+    requests = part.pod.demand.requests
+    if part.shared:
+        without = Instead(without=[key for key, _ in part.shared])
+        requests = world.with_claims(part.pod, instead=without).demand.requests
+    if not requests:
+        return part.number or 0
     slots: list[int] = []
     lowest_slots(able, able.bit_count(), slots)
     room = 0
     for name in world.fleet.names(slots):
         node = world.fleet.get(name)
         if node is not None:
-            room += min(node.amount_at_best(resource) // amount for resource, amount in part.pod.demand.requests)
+            room += min(node.amount_at_best(resource) // amount for resource, amount in requests)
     return room
 
 
@@ -271,9 +284,13 @@ def _pod_count(part: Part, world: World) -> int | None:
 
 
 def _total(parts: Iterable[_GpuPart]) -> _Total:
+    """Return the sum of all pods of these parts; a claim that they share counts once."""
     is_open_ended = False
     gpus: Units = 0
+    shared: dict[ClaimKey, Units] = {}
     for part in parts:
         is_open_ended = is_open_ended or part.number is None
-        gpus += part.pod.demand.gpus * (1 if part.number is None else part.number)
-    return _Total(gpus, is_open_ended)
+        own = part.pod.demand.gpus - sum(units for _, units in part.shared)
+        gpus += own * (1 if part.number is None else part.number)
+        shared.update(part.shared)
+    return _Total(gpus + sum(shared.values()), is_open_ended)

@@ -27,13 +27,15 @@ class ResolvedDemand(NamedTuple):
     """A demand including its claims.
 
     `missing` objects are not in the world (yet). `unknown` names look like GPUs but policy does not mention them.
-    Neither counts in `demand`. `alternatives` is how many there are of the devices that one of its requests may get.
+    Neither counts in `demand`. `alternatives` is how many there are of the devices that one of its requests may get,
+    `shared` what claims that other pods may use as well count of it.
     """
 
     demand: Demand
     missing: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     alternatives: int = 1
+    shared: tuple[tuple[ClaimKey, Units], ...] = ()
 
 
 class Instead(NamedTuple):
@@ -192,6 +194,7 @@ class Claims:
         alternatives = 1
         class_demands = list(self.classes.of_containers(own, policy, unknown))
         units: Units = sum(each.units for each in class_demands)
+        shared: dict[ClaimKey, Units] = {}
         # several entries may name the same claim
         for ref in {(ref.claim, "" if ref.claim else ref.entry): ref for ref in refs}.values():
             spec = self._spec(uid, namespace, ref)
@@ -210,7 +213,10 @@ class Claims:
                 of_claim = [each._replace(takes_room=False) for each in of_claim]
             class_demands += of_claim
             is_charged = key is None or key in instead.charged or self.users.charged_pod(key) in (None, uid)
-            units += sum(each.units for each in of_claim) if is_charged else 0
+            worth = sum(each.units for each in of_claim) if is_charged else 0
+            units += worth
+            if key is not None and worth:
+                shared[key] = exact_units(worth)
         if not class_demands:
             return ResolvedDemand(counted, tuple(missing), tuple(unknown))
         requests, devices = dict(own.requests), dict(own.devices)
@@ -225,7 +231,7 @@ class Claims:
             own=own,
             claims=tuple(sorted(self._admitted_with(uid, namespace, refs, may_inherit))),
         )
-        return ResolvedDemand(full, tuple(missing), tuple(unknown), alternatives)
+        return ResolvedDemand(full, tuple(missing), tuple(unknown), alternatives, tuple(shared.items()))
 
     def _admitted_with(
         self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...], may_inherit: Callable[[Uid, Uid], bool]

@@ -138,12 +138,16 @@ class Taint(NamedTuple):
 
 
 class Toleration(NamedTuple):
-    """A toleration: an empty key tolerates every key, an empty effect every effect."""
+    """A toleration: an empty key tolerates every key, an empty effect every effect.
+
+    `bound` is Gt or Lt where it tolerates numbers beyond its value (TaintTolerationComparisonOperators).
+    """
 
     key: str = ""
     exists: bool = False
     value: str = ""
     effect: Effect | None = None
+    bound: Operator | None = None
 
     def tolerates(self, taint: Taint) -> bool:
         """Whether the taint is tolerated.
@@ -157,6 +161,8 @@ class Toleration(NamedTuple):
             return False
         if self.key and self.key != taint.key:
             return False
+        if self.bound is not None:
+            return Requirement(self.key, self.bound, (self.value,)).compares(taint.value)
         return self.exists or (bool(self.key) and self.value == taint.value)
 
 

@@ -154,7 +154,8 @@ DEVICES_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 """The versions of that group that are read, in the order in which they are looked for: v1 since Kubernetes 1.34, the
 others since 1.33 and 1.32 where they are enabled. Earlier ones have other fields."""
 DEVICES_API: Final = f"{DEVICES_GROUP}/{DEVICES_VERSIONS[0]}"
-GROUPS_API: Final = "scheduling.k8s.io/v1beta1"
+GROUPS_GROUP: Final = "scheduling.k8s.io"
+GROUPS_API: Final = f"{GROUPS_GROUP}/v1beta1"
 
 OWN_GROUP: Final = "fairgate.dev"
 OWN_API: Final = f"{OWN_GROUP}/v1alpha1"

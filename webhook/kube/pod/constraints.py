@@ -96,6 +96,7 @@ _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
 _OF_SLICES: Final = (b"-MIG-", REPLICAS.encode())
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
+_BOUNDS: Final = {each.value: each for each in (Operator.GT, Operator.LT)}
 
 
 def read_placement(spec: objects.PodSpec) -> Placement:
@@ -273,7 +274,7 @@ def _requirements(listed: tuple[_Requirement, ...] | None) -> tuple[Requirement,
 
 def _toleration(found: _Toleration) -> Toleration | None:
     """Return a toleration; None for unknown operators and effects: the pod is then taken to tolerate less."""
-    if found.operator not in (None, "", "Equal", "Exists"):
+    if found.operator not in (None, "", "Equal", "Exists", *_BOUNDS):
         return None
     if found.effect and found.effect not in _EFFECTS:
         return None
@@ -282,6 +283,7 @@ def _toleration(found: _Toleration) -> Toleration | None:
         exists=found.operator == "Exists",
         value=found.value or "",
         effect=_EFFECTS[found.effect] if found.effect else None,
+        bound=_BOUNDS.get(found.operator or ""),
     )
 
 

@@ -1,34 +1,55 @@
-"""ResourceClaims, their templates and DeviceClasses among manifests, in each version that the API server accepts."""
+"""Objects among manifests that say what claims request, in each version: claims, templates, classes, who shares them.
 
-from typing import Any
+A ComputeDomain of NVIDIA's driver names the template that its controller makes, of which each claim is an IMEX channel:
+no GPU.
+"""
+
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from webhook.core.dra.claim_spec import ClaimKey, GroupEntry
+from webhook.core.model.names import Namespace
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import Json, mapping, text
+from webhook.kube.kinds.paths import dig
 from webhook.kube.objects import keys
 from webhook.kube.pod import dra, dra_devices
 from webhook.kube.world_file.world_file import KnownClaim, KnownClass, known_claim, known_class, known_template
 
-Devices = KnownClaim | KnownClass
+_TEMPLATE_OF_DOMAIN: Final = "spec.channel.resourceClaimTemplate.name"
+
+
+class KnownGroup(NamedTuple):
+    """A PodGroup, and the claims that its pods share."""
+
+    key: ClaimKey
+    entries: frozenset[GroupEntry]
+
+
+Devices = KnownClaim | KnownClass | KnownGroup
 
 
 def read_devices(document: Json, *, namespace: str) -> Devices | None:
-    """Return a claim, template or class; None for any other object. Its status is not read: no one may write it.
+    """Return what an object says of claims; None for any other object. Its status is not read: no one may write it.
 
     `namespace` is the default. Raises msgspec.ValidationError if it is malformed.
     """
-    kind = document.get("kind")
-    if text(document.get("apiVersion")).rpartition("/")[0] != keys.DEVICES_GROUP:
-        return None
     written: dict[str, Any] = {key: value for key, value in document.items() if key != "status"}
-    if kind == "DeviceClass":
-        return known_class(msgspec.convert(written, dra_devices.DeviceClassObject))
     written["metadata"] = {"namespace": namespace, **mapping(document.get("metadata"))}
-    if kind == "ResourceClaim":
-        return known_claim(msgspec.convert(written, dra.ResourceClaim))
-    if kind == "ResourceClaimTemplate":
-        return known_template(msgspec.convert(written, dra.ResourceClaimTemplate))
+    match text(document.get("apiVersion")).rpartition("/")[0], document.get("kind"):
+        case keys.DEVICES_GROUP, "DeviceClass":
+            return known_class(msgspec.convert(written, dra_devices.DeviceClassObject))
+        case keys.DEVICES_GROUP, "ResourceClaim":
+            return known_claim(msgspec.convert(written, dra.ResourceClaim))
+        case keys.DEVICES_GROUP, "ResourceClaimTemplate":
+            return known_template(msgspec.convert(written, dra.ResourceClaimTemplate))
+        case keys.GROUPS_GROUP, "PodGroup":
+            group = msgspec.convert(written, dra.PodGroup)
+            return KnownGroup(dra.group_key(group.metadata), dra.to_group(group))
+        case "resource.nvidia.com", "ComputeDomain" if name := text(dig(written, _TEMPLATE_OF_DOMAIN)):
+            home = text(written["metadata"].get("namespace")) or namespace
+            return KnownClaim(ClaimKey("template", Namespace(home), name), ())
     return None
 
 
@@ -36,5 +57,7 @@ def add_devices(devices: Devices, world: World) -> None:
     """Add what an object says to a world; a claim that is there stays, since it cannot be changed."""
     if isinstance(devices, KnownClass):
         world.set_device_class(devices.device_class.name, devices.device_class, *devices.conditions)
+    elif isinstance(devices, KnownGroup):
+        world.set_group(devices.key, devices.entries)
     elif devices.key not in world.claims:
         world.set_claim(devices.key, devices.spec)
