@@ -5,19 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
 from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound
-from tests.scenarios.standing_fairgate import TIER, FairgateServer, serve_fairgate
+from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound
+from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
-GATE = "fairgate.dev/queue"
 POLICY = "defaults: {onLimit: queue, onNoRoom: queue}\n"
 
 
@@ -71,25 +70,3 @@ def test_pods_that_are_refused_after_the_mutating_step_keep_no_room_from_the_lin
             cluster.kubectl("delete", "pod", "first", "-n", fairgate.team_a)
             wait_bound(cluster, fairgate.team_a, "next")
         assert list_pods(cluster, attacker.namespace) == []
-
-
-@pytest.mark.parametrize("repeats", [False, True], ids=["once", "again and again"])
-def test_borrowers_that_never_are_bound_keep_no_room_from_a_share_however_often_they_are_made(cluster, repeats):
-    """Each promise lasts for minutes, and the next one can be had at once."""
-    make_nodes(cluster, 1, gpus=4)
-    with serve_fairgate(cluster, policy=POLICY) as fairgate:
-        attacker = make_attacker(cluster, fairgate.team_b)
-        pods = f"/api/v1/namespaces/{attacker.namespace}/pods"
-
-        def create_again() -> None:
-            with suppress(ApiError):  # it lost a race
-                attacker.api.delete(f"{pods}/m", {"gracePeriodSeconds": 0})
-            with suppress(ApiError):
-                attacker.create_pod(never)
-
-        never = sized("m", 4, labels={TIER: "preemptible"}, schedulerName="none")
-        assert "schedulingGates" not in attacker.create_pod(never)["spec"]
-        create_pod(cluster, fairgate.team_a, sized("next", 4))
-        assert GATE in [gate["name"] for gate in get_pod(cluster, fairgate.team_a, "next")["spec"]["schedulingGates"]]
-        with repeating(create_again) if repeats else nullcontext():
-            wait_bound(cluster, fairgate.team_a, "next")
