@@ -19,6 +19,8 @@ BY_CASES = {
         "argo",
         "batch",
         "dynamo",
+        "inference",
+        "path_kinds",
         "kubevirt",
         "tekton",
         "kubeflow",

@@ -88,3 +88,39 @@ def test_the_size_of_every_gang_can_be_read_somewhere(row):
         assert row.gang.described_by in read | {"each component"}
     elif row.kind.is_gang:
         assert row.kind.kind in read
+
+
+def run_by(document, path, manager):
+    """Return an object whose field at a path names its controller."""
+    head, _, rest = path.partition(".")
+    value = manager if not rest else run_by(document.get(head, {}), rest, manager)
+    return {**document, head: value}
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.kind.kind) for row in BUILT_IN if row.manager is not None])
+def test_no_pod_counts_of_what_another_cluster_runs(row):
+    sample = SAMPLES[row.kind.group, row.kind.kind]
+    related = Related.of(sample.get("with", []))
+    expanded = {
+        manager: expand(run_by(sample["of"], row.manager.path, manager), kinds=kind_table(), related=related)
+        for manager in ("", *row.manager.own, "kueue.x-k8s.io/multikueue")
+    }
+    here = expanded[""]
+    assert not here.is_elsewhere
+    assert [expanded[own].pod_sets for own in row.manager.own] == [here.pod_sets] * len(row.manager.own)
+    elsewhere = expanded["kueue.x-k8s.io/multikueue"]
+    assert {pods.count for pods in elsewhere.pod_sets} == {0}
+    assert elsewhere.warnings == (
+        f"not judged: {row.manager.path} is kueue.x-k8s.io/multikueue, which runs it in another cluster",
+    )
+    assert (elsewhere.deadline, elsewhere.later, elsewhere.is_elsewhere) == ("", (), True)
+
+
+def test_pods_of_an_object_that_says_another_cluster_runs_it_are_a_gang_of_its_size():
+    document = {"metadata": {"name": "it", "namespace": "vision"}, **SAMPLES["jobset.x-k8s.io", "JobSet"]["of"]}
+    plans = [
+        gang_plan(each, kinds=kind_table(), namespace="vision", weights=BUILT_IN_RESOURCES)
+        for each in (document, run_by(document, "spec.managedBy", "acme.example/fork"))
+    ]
+    assert plans[0] == plans[1]
+    assert plans[0].size + len(plans[0].late) > 1

@@ -27,11 +27,13 @@ workloads:
       pods:
         - {role: head, template: spec.head}
         - {each: spec.workers, template: template, replicas: [replicas, hosts], default: 1}
+        - {resources: spec.gpus, resource: amd.com/gpu, replicas: [$.spec.nodes], maximum: spec.scaler.max}
 """)
     )
     head = PodPath("spec.head", role="head")
     workers = PodPath("template", ("replicas", "hosts"), each="spec.workers", default=1)
-    kind = WorkloadKind("ml.example.com", "Run", "runs", (head, workers), is_gang=True)
+    bare = PodPath(replicas=("$.spec.nodes",), resources="spec.gpus", counted="amd.com/gpu", maximum="spec.scaler.max")
+    kind = WorkloadKind("ml.example.com", "Run", "runs", (head, workers, bare), is_gang=True)
     assert policy.workloads == WorkloadRules(OnWorkloadLimit.REJECT, JobEvictions.COUNT, (kind,))
 
 
@@ -65,6 +67,14 @@ def test_the_order_of_kinds_does_not_matter(folder):
             kinds(KIND.replace("runs", "Runs")),
             "workloads.kinds[0].resource: expected at most 63 lower-case letters and digits, such as pytorchjobs;"
             ' got "Runs"',
+        ),
+        (
+            kinds(KIND.replace("template: spec.template", "replicas: [spec.n]")),
+            "workloads.kinds[0].pods[0]: write template where the object has pods, or resources where it has none",
+        ),
+        (
+            kinds(KIND.replace("template: spec.template", "template: spec.template, resources: spec.gpus")),
+            "workloads.kinds[0].pods[0]: write template where the object has pods, or resources where it has none",
         ),
         (
             kinds("{group: example.com, kind: Run, resource: runs, pods: []}"),

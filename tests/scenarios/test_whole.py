@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from tests.control_plane.objects import job, pod_spec
+from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 SIZE = {"cpu": "1", "memory": "1Gi"}
+REJECT = "workloads: {onLimit: reject}"
 
 
 def deployment(name, *, replicas, **spec):
@@ -68,7 +69,7 @@ def test_only_workloads_of_users_that_may_request_gpus_are_reviewed(cluster):
 
 def test_policy_may_refuse_the_workload(cluster):
     make_nodes(cluster, 2)
-    with serve_fairgate(cluster, policy="workloads: {onLimit: reject}") as fairgate:
+    with serve_fairgate(cluster, policy=REJECT) as fairgate:
         done = applied(fairgate, job("train", pods=24, gpus=1))
         assert done.returncode == 1
         want = "exceeded quota: Job train: needs 24 GPUs, team a's limit is 20 (TeamLimitExceeded)"
@@ -125,3 +126,37 @@ def fairgate_warns(fairgate, manifest):
         "apply", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(manifest)
     )
     return "Warning: TrainingRun run: needs 24 GPUs, team a's limit is 20" in done.stderr.splitlines()
+
+
+def test_a_job_that_another_cluster_runs_is_not_judged_and_makes_no_pods(cluster):
+    make_nodes(cluster, 2)
+    with serve_fairgate(cluster, policy=REJECT) as fairgate:
+        here, remote = job("here", pods=6, gpus=8), job("remote", pods=6, gpus=8)
+        here["spec"]["managedBy"] = "kubernetes.io/job-controller"
+        remote["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+        refused = applied(fairgate, here)
+        assert "needs 48 GPUs, team a's limit is 20" in refused.stderr
+        assert refused.returncode != 0
+        done = applied(fairgate, remote)
+        assert (done.returncode, done.stderr) == (0, "")
+        # a Job made after it has its pod first, and the one that names another controller never gets any
+        assert applied(fairgate, job("after", pods=1, gpus=1)).returncode == 0
+        wait_for(cluster, lambda: list_pods(cluster, fairgate.team_a), what="the pod of the Job after it")
+        [made] = list_pods(cluster, fairgate.team_a)
+        assert made["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "after"
+
+
+def test_who_forges_that_another_cluster_runs_a_job_gets_no_pod_past_the_limit(cluster):
+    make_nodes(cluster, 2)
+    with serve_fairgate(cluster, policy=REJECT) as fairgate:
+        forged = job("forged", pods=30, gpus=1)
+        forged["spec"]["managedBy"] = "example.com/mine"
+        assert applied(fairgate, forged).returncode == 0
+        owner = json.loads(fairgate.cluster.kubectl("get", "job", "forged", "-n", fairgate.team_a, "-o", "json"))
+        uid = owner["metadata"]["uid"]
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "forged", "uid": uid, "controller": True}
+        for name in ("one", "two"):
+            assert applied(fairgate, pod(name, owners=[reference], gpus=8, **SIZE)).returncode == 0
+        done = applied(fairgate, pod("three", owners=[reference], gpus=8, **SIZE))
+        assert "exceeded quota: team a: requested 8, limit 20" in done.stderr
+        assert done.returncode != 0

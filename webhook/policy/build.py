@@ -237,7 +237,16 @@ def _workloads(spec: Workloads) -> WorkloadRules:
             kind=kind.kind,
             resource=kind.resource,
             pods=tuple(
-                PodPath(pods.template, tuple(pods.replicas), role=pods.role, each=pods.each or "", default=pods.default)
+                PodPath(
+                    pods.template or "",
+                    tuple(pods.replicas),
+                    role=pods.role,
+                    each=pods.each or "",
+                    default=pods.default,
+                    resources=pods.resources or "",
+                    counted=pods.resource,
+                    maximum=pods.maximum or "",
+                )
                 for pods in kind.pods
             ),
             is_gang=kind.gang,

@@ -76,6 +76,11 @@ series_label: Final = _matching(r"[A-Za-z_][A-Za-z0-9_]*", _MAX_SUBDOMAIN, "lett
 field_path: Final = _matching(
     rf"{_FIELD}(\.{_FIELD})*", _MAX_SUBDOMAIN, "names of fields with dots between, such as spec.template"
 )
+number_path: Final = _matching(
+    rf"(\$\.)?{_FIELD}(\.{_FIELD})*",
+    _MAX_SUBDOMAIN,
+    "names of fields with dots between, such as spec.replicas; $. before them starts from the object",
+)
 _glob: Final = _matching(NAMESPACE_GLOB, _MAX_SUBDOMAIN, "lower-case letters, digits, -, * and ?")
 _namespace: Final = _matching(
     DNS_LABEL, _MAX_NAME, "lower-case letters, digits and -, with a letter or digit at both ends"

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import Field, Strict, field_validator
+from pydantic import Field, Strict, field_validator, model_validator
 
 from webhook.core.model.workload_rules import JobEvictions, OnWorkloadLimit
-from webhook.policy.field_types import ApiGroup, FieldPath, KindName, ResourcePlural, Text
+from webhook.policy.field_types import ApiGroup, FieldPath, KindName, NumberPath, ResourceKey, ResourcePlural, Text
 from webhook.policy.spec import Spec
 
 
@@ -16,11 +16,32 @@ class WorkloadPods(Spec):
     each: FieldPath | None = Field(
         default=None, description="A list or mapping whose entries each have such pods; the paths below start there."
     )
-    template: FieldPath = Field(description="The pod template, or a bare pod spec.")
-    replicas: list[FieldPath] = Field(default=[], description="Numbers whose product is the count. Default: one pod.")
+    template: FieldPath | None = Field(default=None, description="The pod template, or a bare pod spec.")
+    resources: FieldPath | None = Field(
+        default=None,
+        description="Where there is no template, what a pod requests: limits and requests, amounts by resource, or a "
+        "number.",
+    )
+    resource: ResourceKey = Field(
+        default="nvidia.com/gpu", description="The resource that a plain number, or the key gpu, counts there."
+    )
+    replicas: list[NumberPath] = Field(
+        default=[],
+        description="Numbers whose product is the count. Those with `$.` before them start from the object, not from "
+        "`each`; one with `-1` after it counts one less. Default: one pod.",
+    )
+    maximum: NumberPath | None = Field(
+        default=None, description="The maximum of an autoscaler: the first of `replicas` counts no less."
+    )
     default: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] | None = Field(
         default=None, description="The value of a number that the object does not set. Default: unknown."
     )
+
+    @model_validator(mode="after")
+    def _says_what_a_pod_requests(self) -> "WorkloadPods":
+        if (self.template is None) is (self.resources is None):
+            raise ValueError("write template where the object has pods, or resources where it has none: one of both")
+        return self
 
 
 class WorkloadKind(Spec):

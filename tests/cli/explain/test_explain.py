@@ -309,3 +309,14 @@ def test_an_autoscaler_of_a_world_file_says_how_many_replicas_may_go(run, tmp_pa
         run(*words).stdout.split()
     )
     assert json.loads(run(*words, "-o", "json").stdout)[0]["replicas"]["spare"] == 1
+
+
+def test_a_job_that_another_cluster_runs_is_not_explained_and_says_why(run, tmp_path):
+    remote = {**JOB, "spec": {**JOB["spec"], "managedBy": "kueue.x-k8s.io/multikueue"}}
+    (tmp_path / "job.json").write_text(json.dumps(remote))
+    result = run("job.json")
+    assert result.exit_code == 2
+    want = (
+        "Job vision/resnet50: not judged: spec.managedBy is kueue.x-k8s.io/multikueue, which runs it in another cluster"
+    )
+    assert want in result.output

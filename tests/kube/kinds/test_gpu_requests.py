@@ -3,7 +3,7 @@
 import pytest
 
 from webhook.kube.kinds.budget import Budget, BudgetSpentError
-from webhook.kube.kinds.gpu_requests import amounts_in, requests_in
+from webhook.kube.kinds.gpu_requests import amounts_in, asking_annotation, requests_in
 
 
 def where(spec):
@@ -77,3 +77,18 @@ def test_a_long_text_takes_steps_by_its_length(text):
 def test_an_object_of_many_values_is_too_large():
     with pytest.raises(BudgetSpentError):
         where({"a": [{"b": 1}] * 200_000})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        ({"a": "b", "gpu-fraction": "0.5"}, "gpu-fraction"),
+        ({"gpu-memory": "2000"}, "gpu-memory"),
+        ({"nvidia.com/container.main.gpu-memory.request": "10Gi"}, "nvidia.com/container.main.gpu-memory.request"),
+        ({"gpu-fraction": "0", "gpu-utilization-threshold": "50", "nvidia.com/use-gputype": "A100"}, ""),
+        ({"nvidia.com/pod-index": "3", "team": "gpu"}, ""),
+        ({"gpu-note": "9" * 100_000}, ""),
+    ],
+)
+def test_an_annotation_asks_for_gpus_by_an_amount(annotations, want):
+    assert asking_annotation(annotations) == want

@@ -10,7 +10,7 @@ def test_a_kind_without_paths_and_reader_makes_no_pods():
 
 
 def test_what_users_do_not_create_as_a_workload_is_not_judged():
-    want = {"Pod", "Model", "PodGroup", "Configuration", "Revision"}
+    want = {"Pod", "Model", "PodGroup", "Configuration", "Revision", "RoleSet", "RayClusterReplicaSet"}
     assert {row.kind.kind for row in BUILT_IN if not row.is_judged} == want
 
 

@@ -97,3 +97,64 @@ def test_entries_take_steps_before_they_are_read():
     found = entries({"tasks": [{}] * 1000}, "tasks", Budget(steps=100))
     with pytest.raises(BudgetSpentError):
         list(found)
+
+
+def only(document, rule):
+    [found] = pods_at(document, rule, Budget())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("resources", "want"),
+    [
+        (4, {"limits": {"amd.com/gpu": 4}, "requests": {"amd.com/gpu": 4}}),
+        (
+            {"a.com/b": 1, "cpu": 2, "note": 3},
+            {"limits": {"a.com/b": 1, "cpu": 2}, "requests": {"a.com/b": 1, "cpu": 2}},
+        ),
+        ({"limits": {"gpu": 2, "gpuType": "a.com/b"}}, {"limits": {"a.com/b": 2}, "requests": {}}),
+        ({"gpu": 2, "gpuType": 3}, {"limits": {"amd.com/gpu": 2}, "requests": {"amd.com/gpu": 2}}),
+        ({"limits": "many"}, {"limits": {}, "requests": {}}),
+    ],
+)
+def test_a_kind_without_pods_says_what_they_request(resources, want):
+    rule = PodPath(resources="spec.resources", counted="amd.com/gpu")
+    [container] = only({"spec": {"resources": resources}}, rule).template["spec"]["containers"]
+    assert container["resources"] == want
+
+
+def test_a_rule_whose_resources_are_not_there_finds_unknown_pods():
+    assert only({}, PodPath(resources="spec.gpus")).count == Count(None, "spec.gpus is not set")
+    assert list(pods_at({}, PodPath(resources="spec.gpus", is_optional=True), Budget())) == []
+
+
+def test_a_rule_reads_from_the_object_what_is_not_in_its_entries():
+    rule = PodPath(
+        "pod",
+        ("size-1", "$.replicas"),
+        "{name}-worker",
+        each="groups",
+        default=1,
+        fields=(("schedulerName", "$.scheduler"), ("tolerations", "tolerations")),
+    )
+    document = {"replicas": 3, "scheduler": "s", "groups": [{"name": "a", "size": 3, "pod": {"containers": []}}]}
+    found = only(document, rule)
+    assert (found.role, found.count) == ("a-worker", Count(6))
+    assert found.template["spec"] == {"schedulerName": "s", "containers": []}
+
+
+@pytest.mark.parametrize(
+    ("scaler", "want"),
+    [({"max": 5}, 5), ({"max": 1}, 2), ({"max": 5, "enabled": False}, 2), ({}, 2), ({"max": "x"}, None), ("x", 2)],
+)
+def test_a_rule_counts_an_autoscalers_maximum(scaler, want):
+    rule = PodPath("pod", ("replicas",), maximum="scaler.max")
+    assert only({"replicas": 2, "pod": {}, "scaler": scaler}, rule).count.number == want
+
+
+def test_an_optional_rule_finds_no_pods_where_none_are_wanted():
+    rule = PodPath("pod", ("size-1",), is_optional=True)
+    assert list(pods_at({"size": 1, "pod": {"spec": {}}}, rule, Budget())) == []
+    assert list(pods_at({}, rule, Budget())) == list(pods_at({}, PodPath("pod", is_optional=True), Budget())) == []
+    assert only({"size": 2}, rule).template == {}, "pods are wanted, and unknown"
+    assert only({"size": 2, "pod": {"spec": {}}}, rule).count == ONE

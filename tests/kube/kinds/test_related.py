@@ -2,6 +2,7 @@
 
 import pytest
 
+from webhook.kube.kinds.budget import Budget, BudgetSpentError
 from webhook.kube.kinds.paths import Count
 from webhook.kube.kinds.related import NO_RELATED, Related
 
@@ -48,3 +49,30 @@ def test_of_several_autoscalers_the_first_horizontal_one_counts():
     several = [scaler("ScaledObject", maxReplicaCount=5), scaler(maxReplicas=7), scaler(maxReplicas=9)]
     several[2]["metadata"]["name"] = "other"
     assert Related.of(several, namespace="team-a").scaled_to("Deployment", "it", namespace="team-a") == Count(7)
+
+
+def limit_range(*limits, namespace="team-a"):
+    return named("LimitRange", namespace=namespace, limits=list(limits))
+
+
+def test_a_limit_range_gives_devices_to_containers_that_request_none():
+    given = {"default": {"nvidia.com/gpu": "1", "cpu": "4"}, "defaultRequest": {"a.com/nic": "2"}}
+    related = Related.of([limit_range({"type": "Pod", "max": {"nvidia.com/gpu": "8"}}, {"type": "Container", **given})])
+    spec = {
+        "containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"nvidia.com/gpu": 4}}}],
+        "initContainers": [{"name": "c", "resources": {"requests": {"a.com/nic": 1}}}],
+    }
+    made = related.with_defaults(spec, "team-a", Budget())
+    a, b = (each["resources"]["limits"] for each in made["containers"])
+    assert a == {"nvidia.com/gpu": "1", "a.com/nic": "2"}
+    assert b == {"nvidia.com/gpu": 4, "a.com/nic": "2"}
+    [c] = made["initContainers"]
+    assert c["resources"]["requests"] == {"nvidia.com/gpu": "1", "a.com/nic": 1}
+    assert related.with_defaults(spec, "elsewhere", Budget()) is spec
+    assert spec["containers"][0] == {"name": "a"}
+
+
+def test_defaults_take_from_the_budget_before_they_are_given():
+    related = Related.of([limit_range({"type": "Container", "default": {f"a.com/{n}": "1" for n in range(100)}})])
+    with pytest.raises(BudgetSpentError):
+        related.with_defaults({"containers": [{}] * 100}, "team-a", Budget(steps=9_000))

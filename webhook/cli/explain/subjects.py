@@ -156,6 +156,9 @@ def pods_of_manifests(
         if workload is None or isinstance(workload, Unknown):
             continue
         title = f"{workload.kind} {workload.namespace}/{workload.name}"
+        if workload.is_elsewhere:
+            yield Unknown(f"{title}: {workload.warnings[0]}")
+            continue
         for pods in workload.pod_sets:
             if not pods.template:
                 yield Unknown(f"{title}: {pods.problem}")

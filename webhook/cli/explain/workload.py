@@ -30,6 +30,9 @@ def subjects_of_workload(
     if workload is None or isinstance(workload, Unknown):
         return
     title = f"{workload.kind} {workload.namespace}/{workload.name}"
+    if workload.is_elsewhere:
+        yield Unknown(f"{title}: {workload.warnings[0]}")
+        return
     of_it = [pod for pod in pods_in(found or (), workload.namespace) if _is_made_by(pod, workload)]
     for each in workload.pod_sets:
         role = f"{title}, role {each.role}" if each.role else title

@@ -11,6 +11,7 @@ from webhook.cli.review.gpu_lines import GpuLines
 from webhook.cli.review.pod_groups import PodGroups
 from webhook.cli.review.results import Place, PodGroup, ReviewWarning, WorkloadResult
 from webhook.core.admission.old_pods import NO_SURGE
+from webhook.core.dra.claim_spec import ClaimKey, GroupEntry
 from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
@@ -18,7 +19,7 @@ from webhook.core.model.reason import LIMIT_CODES, Code, Reason
 from webhook.core.model.workload_rules import OnWorkloadLimit
 from webhook.core.world.world import World
 from webhook.kube.kinds.budget import Budget, BudgetSpentError
-from webhook.kube.kinds.gpu_requests import unread_request
+from webhook.kube.kinds.gpu_requests import asking_annotation, unread_request
 from webhook.kube.kinds.model import PodSet, Unknown, Workload, mapping, text
 from webhook.kube.kinds.related import Related
 from webhook.kube.kinds.table import kind_table
@@ -102,6 +103,8 @@ class Evaluator:
         warnings = list(map(ReviewWarning, expanded.warnings))
         replaced = self._replaced(item, expanded)
         notes = replaced.notes
+        if expanded.is_elsewhere:
+            warnings, notes = [], [*expanded.warnings, *notes]
         of_update = [*self._judge_surge(item, expanded, lines)] if replaced.running else []
         for uid in (*replaced.seen, *replaced.running):
             self._world.remove_pod(uid)
@@ -126,7 +129,7 @@ class Evaluator:
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
             warnings.append(ReviewWarning(_PARTIAL_GANG))
-        if not any(group.asks_gpus for group in groups):
+        if not (expanded.is_elsewhere or any(group.asks_gpus for group in groups)):
             warnings += map(ReviewWarning, _unread(item, expanded))
         return WorkloadResult(
             item.place,
@@ -195,6 +198,10 @@ class Evaluator:
             for answer in part.answers:
                 of_part.add(answer, part.template)
             warnings += of_part.warnings()
+            pod = part.template.pod
+            if not pod.demand.gpus and (key := asking_annotation(pod.annotations)):
+                asks = f"annotation {shortened(key)} asks for GPUs, and no resource of the pod does: none is counted"
+                warnings.append(ReviewWarning(asks))
             is_open = part.blank.count is None
             groups += (replace(group, count=None) if is_open else group for group in of_part.found.values())
         return _Evaluated(groups, warnings, notes)
@@ -207,6 +214,9 @@ class Evaluator:
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.SKIP, (), line, team=self._team(namespace))
         if not pod_set.template:
             return replace(blank, reasons=(_unknown_count(pod_set),))
+        if pod_set.shared:
+            group = ClaimKey("group", namespace, workload.name)
+            self._world.set_group(group, frozenset(GroupEntry(*entry) for entry in pod_set.shared))
         template = read_template(pod_set.template, namespace=namespace, world=self._world)
         if isinstance(template, Deny):
             return replace(blank, outcome=Outcome.DENY, reasons=template.reasons)

@@ -23,15 +23,28 @@ class JobEvictions(StrEnum):
 class PodPath:
     """Where a kind keeps one role of pods; paths are keys separated by dots.
 
-    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role. The
-    count is the product of `replicas`; a missing field counts `default`, None where the count is then unknown.
+    The pod is at `template` (or at `fallback` where that has none), a pod template or a bare pod spec. Where a kind has
+    none, `resources` is what a pod requests: limits and requests, amounts by name, or a number of `counted`. `fields`
+    are fields of the pod's spec that stand elsewhere, each with its path.
+
+    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role, or
+    `{name}` in it; paths that begin with `$.` start from the object. The count is the product of `replicas`, each less
+    one where `-1` follows the path, and the first no less than the autoscaler's `maximum`; a missing field counts
+    `default`, None where the count is then unknown. `is_optional`: no pods where none are wanted, or where there is
+    neither a template nor a number.
     """
 
-    template: str
+    template: str = ""
     replicas: tuple[str, ...] = ()
     role: str = ""
     each: str = ""
     default: int | None = None
+    resources: str = ""
+    counted: str = "nvidia.com/gpu"
+    fallback: str = ""
+    maximum: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The pod of one Argo template: its containers, the workflow's settings for all pods, and parameter values."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.kube.kinds.budget import Budget
@@ -24,11 +24,16 @@ _COPY_STEPS: Final = 2
 
 
 class Settings(NamedTuple):
-    """What holds for all pods of a workflow: the fields of its spec, its defaults for templates, its parameters."""
+    """What holds for all pods of a workflow: the fields of its spec, its defaults for templates, its parameters.
+
+    `harmless` are the names of those that are known, and do not speak of resources. `problem` is why a podSpecPatch of
+    all pods makes them unknown, "" if it does not.
+    """
 
     spec: Json
     parameters: Mapping[str, str]
-    changes_resources: bool = False
+    harmless: frozenset[str] = frozenset()
+    problem: str = ""
 
     @classmethod
     def of(cls, spec: Json) -> "Settings":
@@ -36,7 +41,20 @@ class Settings(NamedTuple):
         given = [mapping(each) for each in listed(mapping(spec.get("arguments")).get("parameters"))]
         values = {text(each.get("name")): scalar(each.get("value")) for each in given}
         parameters = {name: value for name, value in values.items() if value is not None}
-        return cls(spec, parameters, _changes_resources(spec))
+        spoken = (_RESOURCE, _PARAMETER_START)
+        harmless = frozenset([name for name, value in parameters.items() if not any(word in value for word in spoken)])
+        return cls(spec, parameters, harmless, _why_unknown(spec, harmless))
+
+
+def _why_unknown(of: Json, harmless: Collection[str]) -> str:
+    """Return why the podSpecPatch of a workflow or of a template makes its pods unknown, "" if it does not."""
+    patch = text(of.get("podSpecPatch"))
+    if _RESOURCE in patch:
+        return "podSpecPatch changes what its pods request"
+    known = sum(1 for found in _PARAMETER.finditer(patch) if found[1] in harmless)
+    if patch.count(_PARAMETER_START) > known:
+        return "podSpecPatch may change what its pods request: it is known only when they run"
+    return ""
 
 
 def has_pod(template: Json) -> bool:
@@ -47,8 +65,8 @@ def has_pod(template: Json) -> bool:
 def pod_of(template: Json, settings: Settings, budget: Budget) -> Json | str:
     """Return the pod template of an Argo template, or a message why it is unknown."""
     budget.step(_POD_STEPS)
-    if settings.changes_resources or _changes_resources(template):
-        return "podSpecPatch changes what its pods request"
+    if why := settings.problem or _why_unknown(template, settings.harmless):
+        return why
     made: dict[str, Any] = {"containers": list(_containers(template, budget))}
     if init := listed(template.get("initContainers")):
         made["initContainers"] = [_reduced(mapping(each), budget) for each in init]
@@ -70,10 +88,6 @@ def pod_of(template: Json, settings: Settings, budget: Budget) -> Json | str:
         merged = {**_taken(common.get(key), budget), **_taken(own.get(key), budget)}
         metadata[key] = with_parameters(merged, parameters, budget)
     return {"metadata": metadata, "spec": made}
-
-
-def _changes_resources(of: Json) -> bool:
-    return _RESOURCE in text(of.get("podSpecPatch"))
 
 
 def _taken(value: object, budget: Budget) -> Json:

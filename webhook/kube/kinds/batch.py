@@ -8,7 +8,17 @@ from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.gang_rules import AT_ONCE, GangRules, Stage, Stages, is_number, less
 from webhook.kube.kinds.job_failures import Job, job_budget
-from webhook.kube.kinds.kind_row import JOB, STATEFUL_SET, Failures, PodsFound, ReadContext, Row, gang_kind
+from webhook.kube.kinds.kind_row import (
+    JOB,
+    STATEFUL_SET,
+    Failures,
+    Manager,
+    PodsFound,
+    ReadContext,
+    Row,
+    gang_kind,
+    leader_worker_paths,
+)
 from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.kinds.paths import Count, Pods, count_at, dig, entries, replicated
 from webhook.kube.objects import keys
@@ -29,10 +39,20 @@ def overlapping(document: Json) -> tuple[str, ...]:
 
 def job(document: Json, _context: ReadContext) -> PodsFound:
     """Read a Job."""
-    spec = mapping(document.get("spec"))
-    return PodsFound(
-        (Pods("", job_peak(spec, ""), mapping(spec.get("template"))),), suspended(document, "spec.suspend")
-    )
+    return PodsFound((_of_job(document, "spec"),), suspended(document, "spec.suspend"))
+
+
+def _of_job(document: Json, path: str) -> Pods:
+    """Return the pods of a Job; they share the claims of its `scheduling`, as those of the PodGroup made for it."""
+    spec = mapping(dig(document, path))
+    where = "" if path == "spec" else f"{path}."
+    pods = Pods("", job_peak(spec, where), mapping(spec.get("template")))
+    shared = {
+        (text(each.get("name")), template)
+        for each in map(mapping, listed(dig(spec, "scheduling.resourceClaims")))
+        if (template := text(each.get("resourceClaimTemplateName")))
+    }
+    return replace(pods, shared=frozenset(shared)) if shared else pods
 
 
 def job_peak(spec: Json, where: str) -> Count:
@@ -45,9 +65,8 @@ def job_peak(spec: Json, where: str) -> Count:
 
 def cron_job(document: Json, _context: ReadContext) -> PodsFound:
     """Read a CronJob: one run."""
-    spec = mapping(dig(document, "spec.jobTemplate.spec"))
     warnings = suspended(document, "spec.suspend") + overlapping(document)
-    return PodsFound((Pods("", job_peak(spec, "spec.jobTemplate.spec."), mapping(spec.get("template"))),), warnings)
+    return PodsFound((_of_job(document, "spec.jobTemplate.spec"),), warnings)
 
 
 def job_set(document: Json, context: ReadContext) -> PodsFound:
@@ -63,19 +82,6 @@ def job_set(document: Json, context: ReadContext) -> PodsFound:
         for name, where, entry in entries(document, "spec.replicatedJobs", context.budget)
     )
     return PodsFound(pods, suspended(document, "spec.suspend"))
-
-
-def leader_worker_set(document: Json, _context: ReadContext) -> PodsFound:
-    """Read a LeaderWorkerSet: each replica is one leader and size - 1 workers."""
-    replicas = count_at(document, "spec.replicas", default=1)
-    size = count_at(document, "spec.leaderWorkerTemplate.size", default=1)
-    worker = mapping(dig(document, "spec.leaderWorkerTemplate.workerTemplate"))
-    leader = mapping(dig(document, "spec.leaderWorkerTemplate.leaderTemplate")) or worker
-    others = size.without(1)
-    pods = [Pods("leader", replicas, leader)]
-    if others.number != 0:
-        pods.append(Pods("worker", replicas.times(others), worker))
-    return PodsFound(tuple(pods))
 
 
 def app_wrapper(document: Json, _context: ReadContext) -> PodsFound:
@@ -152,12 +158,15 @@ def _jobs_of_set(document: Json, budget: Budget) -> Iterator[tuple[Json, str]]:
         yield mapping(mapping(entry).get("template")), "OnFailure"  # JobSet's own default
 
 
+_JOB_CONTROLLER: Final = ("kubernetes.io/job-controller",)
+
 ROWS: Final = (
     Row(
         WorkloadKind("batch", "Job", "jobs"),
         ("v1",),
         "`spec.parallelism` (1), no more than `spec.completions`",
         job,
+        manager=Manager("spec.managedBy", _JOB_CONTROLLER),
         labels={"batch.kubernetes.io/job-name": "{name}", "job-name": "{name}"},
         gang=GangRules(of_controller=True, minimum=_remaining_job),
         deadline="spec.activeDeadlineSeconds",
@@ -172,6 +181,7 @@ ROWS: Final = (
         "one run, as a Job",
         cron_job,
         JOB,
+        manager=Manager("spec.jobTemplate.spec.managedBy", _JOB_CONTROLLER),
         deadline="spec.jobTemplate.spec.activeDeadlineSeconds",
         jobs=_run_of_cron_job,
     ),
@@ -182,18 +192,18 @@ ROWS: Final = (
         job_set,
         JOB,
         {"jobset.sigs.k8s.io/jobset-name": "{name}", "jobset.sigs.k8s.io/replicatedjob-name": "{role}"},
+        manager=Manager("spec.managedBy", ("jobset.sigs.k8s.io/jobset-controller",)),
         gang=GangRules(marker=keys.JOBSET_NAME, minimum=_remaining_job_set, stages=_stages_of_job_set),
         deadline="spec.replicatedJobs[].template.spec.activeDeadlineSeconds",
         jobs=_jobs_of_set,
         is_intermediate=True,
     ),
     Row(
-        gang_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets"),
+        gang_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets", leader_worker_paths("spec")),
         ("v1",),
         "`spec.replicas` (1) times one leader and `leaderWorkerTemplate.size` - 1 workers",
-        leader_worker_set,
-        STATEFUL_SET,
-        {"leaderworkerset.sigs.k8s.io/name": "{name}"},
+        controller=STATEFUL_SET,
+        labels={"leaderworkerset.sigs.k8s.io/name": "{name}"},
         gang=GangRules(
             marker=keys.LWS_GROUP,
             name_label=keys.LWS_NAME,
@@ -215,6 +225,7 @@ ROWS: Final = (
         "those of the objects in `spec.components`",
         app_wrapper,
         makes_objects=True,
+        manager=Manager("spec.managedBy", ("workload.codeflare.dev/appwrapper-controller",)),
         gang=GangRules(described_by="each component"),
     ),
 )

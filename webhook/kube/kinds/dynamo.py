@@ -1,13 +1,12 @@
 """NVIDIA Dynamo: the components of an inference graph, each a number of replicas of one or several nodes."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.kind_row import REPLICA_SET, PodsFound, ReadContext, Row
-from webhook.kube.kinds.model import Json, listed, mapping, text
-from webhook.kube.kinds.paths import Count, Pods, count_at, dig, entries
+from webhook.kube.kinds.model import Json, listed, mapping
+from webhook.kube.kinds.paths import Count, Pods, count_at, dig, entries, requested
 from webhook.kube.kinds.template_merge import merge_container, merge_spec
 
 _MAIN: Final = "main"
@@ -50,7 +49,8 @@ def _template(component: Json, budget: Budget) -> Json:
     budget.step(_TEMPLATE_STEPS)
     given = mapping(component.get("extraPodSpec"))
     main = {**mapping(given.get("mainContainer")), "name": _MAIN}
-    main = {**main, **merge_container(main, {"resources": _resources(mapping(component.get("resources")))}, budget)}
+    resources = requested(mapping(component.get("resources")), _GPU, budget)
+    main = {**main, **merge_container(main, {"resources": resources}, budget)}
     spec = {key: value for key, value in given.items() if key not in ("mainContainer", "containers")}
     extra = mapping(component.get("extraPodMetadata"))
     metadata = merge_spec(
@@ -59,23 +59,6 @@ def _template(component: Json, budget: Budget) -> Json:
         budget,
     )
     return {"metadata": metadata, "spec": {**spec, "containers": [main, *listed(given.get("containers"))]}}
-
-
-def _resources(written: Json) -> Json:
-    made: dict[str, Any] = {side: dict(_side(mapping(written.get(side)))) for side in ("limits", "requests")}
-    return {**made, "claims": written["claims"]} if written.get("claims") else made
-
-
-def _side(written: Json) -> Iterator[tuple[str, object]]:
-    for key in ("cpu", "memory"):
-        if written.get(key):
-            yield key, written[key]
-    if written.get("gpu"):
-        yield text(written.get("gpuType")) or _GPU, written["gpu"]
-    for name, amount in written.items():
-        if "/" in str(name):
-            yield str(name), amount  # as some people write it; the operator drops it
-    yield from mapping(written.get("custom")).items()
 
 
 _VERSIONS: Final = ("v1alpha1", "v1beta1")

@@ -4,6 +4,7 @@ A field that merely mentions GPUs is none: labels, selectors, tolerations, quota
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from webhook.core.model.gpu_names import looks_like_gpu
@@ -24,6 +25,7 @@ _DOMAIN: Final = re.compile(r"[\w.-]{3,63}$")
 _LONGEST_DOMAIN: Final = 63
 _NOTHING: Final = re.compile(r"0*(\.0*)?|false|no|none|off|disabled", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_QUANTITY: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?([KMGT]i?)?")
 _WORDS: Final = frozenset({"gpu", "gpus"})
 _NAMES: Final = frozenset({"name", "resource", "resourceName", "type"})
 _MACHINES: Final = re.compile(r"(instance|machine|node|vm|resource)_?(type|size|class|profile|shape)s?", re.IGNORECASE)
@@ -123,6 +125,14 @@ def requests_in(document: Json, budget: Budget, *, left_out: frozenset[str] = fr
         below.reverse()
         stack += below
     return Found("", containers)
+
+
+def asking_annotation(annotations: Mapping[str, str]) -> str:
+    """Return the annotation by which a pod asks its scheduler for GPUs, such as KAI's gpu-fraction; "" for none."""
+    for key, value in annotations.items():
+        if "gpu" in key.lower() and _names_gpus(key) and _QUANTITY.fullmatch(value) and _is_some(value):
+            return key
+    return ""
 
 
 def amounts_in(text: str, budget: Budget) -> bool:

@@ -8,8 +8,8 @@ from webhook.core.model.workload_rules import PodPath, WorkloadKind
 from webhook.core.reclaim.failures import FailureBudget, Loss
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.gang_rules import NO_GANG, GangRules
-from webhook.kube.kinds.model import Json, Surge
-from webhook.kube.kinds.paths import ControllerKind, Pods
+from webhook.kube.kinds.model import Json, Surge, text
+from webhook.kube.kinds.paths import ControllerKind, Pods, dig
 from webhook.kube.kinds.related import Related
 
 OWN_CONTROLLER: Final = ControllerKind("", "")
@@ -53,6 +53,21 @@ class PodsFound(NamedTuple):
 Reader = Callable[[Json, ReadContext], PodsFound]
 
 
+class Manager(NamedTuple):
+    """The field that names the controller of an object, and what stands there for the controllers of its kind.
+
+    Any other value, such as MultiKueue's, is for an object whose pods are made elsewhere.
+    """
+
+    path: str
+    own: tuple[str, ...]
+
+    def other(self, document: Json) -> str:
+        """Return the other controller that an object names, "" for none."""
+        named = text(dig(document, self.path))
+        return "" if named in self.own else named
+
+
 class Failures(NamedTuple):
     """The fields of an object that concern failures, and from these how many evictions it survives (None: any)."""
 
@@ -76,7 +91,8 @@ class Row:
 
     How its pods are read: its paths, or `read`. In `labels`, {name}, {role} and {type} (the role in lower case) are
     replaced. `description` is how pods are counted, for the documentation. `makes_objects`: it contains other objects
-    that create pods. `is_judged`: it makes pods of its own when a user creates it, so the webhook judges it.
+    that create pods. `is_judged`: it makes pods of its own when a user creates it, so the webhook judges it. `manager`
+    is where it says that another cluster runs it.
 
     What the leader and the evictor read of it: `gang`, and how it is `deadline` (the path of one that runs on while its
     pods wait in line; [] stands for the elements of a list). `jobs` yields the Jobs in it, with the restartPolicy that
@@ -95,6 +111,7 @@ class Row:
     labels: Mapping[str, str] = field(default_factory=dict)
     makes_objects: bool = False
     is_judged: bool = True
+    manager: Manager | None = None
     gang: GangRules = NO_GANG
     deadline: str = ""
     jobs: Callable[[Json, Budget], Iterator[tuple[Json, str]]] | None = None
@@ -117,6 +134,17 @@ KindTable = Mapping[tuple[str, str], Row]
 REPLICAS: Final = (PodPath("spec.template", ("spec.replicas",), default=1),)
 
 
-def gang_kind(group: str, kind: str, resource: str) -> WorkloadKind:
+def gang_kind(group: str, kind: str, resource: str, pods: tuple[PodPath, ...] = ()) -> WorkloadKind:
     """Return a kind whose pods are of no use without each other."""
-    return WorkloadKind(group, kind, resource, is_gang=True)
+    return WorkloadKind(group, kind, resource, pods, is_gang=True)
+
+
+def leader_worker_paths(
+    where: str, *, each: str = "", times: tuple[str, ...] = (), inner: str = "leaderWorkerTemplate"
+) -> tuple[PodPath, ...]:
+    """Return the paths of a LeaderWorkerSet's spec: leaders, like the workers where they have no template."""
+    template, replicas = f"{where}.{inner}", (f"{where}.replicas", *times)
+    worker, name = f"{template}.workerTemplate", "{name}-" if each else ""
+    rest = PodPath(worker, (f"{template}.size-1", *replicas), f"{name}worker", each, default=1, is_optional=True)
+    leader = PodPath(f"{template}.leaderTemplate", replicas, f"{name}leader", each, default=1, fallback=worker)
+    return (leader, rest)

@@ -12,6 +12,7 @@ from webhook.kube.kinds.kind_row import (
     JOB,
     STATEFUL_SET,
     Failures,
+    Manager,
     PodsFound,
     ReadContext,
     Reader,
@@ -106,6 +107,7 @@ def _training(kind: str, field: str, read: Reader | None = None, description: st
         description or f"`spec.{field}.<role>`: `replicas` (1)",
         read or replica_specs(field),
         labels={"training.kubeflow.org/job-name": "{name}", "training.kubeflow.org/replica-type": "{type}"},
+        manager=_MANAGER,
         gang=_gang(kind),
         deadline=_DEADLINE,
         failures=Failures(TrainingJob, training_budget),
@@ -113,6 +115,7 @@ def _training(kind: str, field: str, read: Reader | None = None, description: st
 
 
 _DEADLINE: Final = "spec.runPolicy.activeDeadlineSeconds"
+_MANAGER: Final = Manager("spec.runPolicy.managedBy", ("kubeflow.org/training-operator", "kubeflow.org/mpi-operator"))
 
 ROWS: Final = (
     _training(
@@ -131,6 +134,7 @@ ROWS: Final = (
         ("v1", "v2beta1"),
         "`spec.mpiReplicaSpecs`: `Launcher.replicas` (1) and `Worker.replicas` (0)",
         mpi_job,
+        manager=_MANAGER,
         labels={"training.kubeflow.org/job-name": "{name}"},  # those of the role differ between v1 and v2beta1
         gang=replace(_gang("MPIJob", "Job"), stages=_stages_of_mpi_job),  # the launcher is the pod of a Job
         deadline=_DEADLINE,

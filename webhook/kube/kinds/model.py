@@ -20,13 +20,15 @@ class PodSet:
     """Pods of one role.
 
     `count` is their number at peak, None if the manifest does not determine it; `problem` then says why. `template` is
-    a pod as its controller would create it, empty if it is unknown; `problem` then says why.
+    a pod as its controller would create it, empty if it is unknown; `problem` then says why. `shared` are entries of
+    its resourceClaims, by name and template, of which all of the pods have one claim: that of their PodGroup.
     """
 
     role: str
     count: int | None
     template: Json
     problem: str | None = None
+    shared: frozenset[tuple[str, str]] = frozenset()
 
 
 class Surge(NamedTuple):
@@ -55,6 +57,7 @@ class Workload:
 
     `later` are pods that run at other times than those of `pod_sets`: they are checked separately. `deadline` is one
     that runs on while its pods wait in line, "" where there is none. `surge` is what a rolling update adds.
+    `is_elsewhere`: another cluster runs it, and its pods have count 0.
     """
 
     api_version: str
@@ -68,6 +71,7 @@ class Workload:
     evictions: EvictionEffect = SURVIVES
     deadline: str = ""
     surge: Surge | None = None
+    is_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,18 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.workload_rules import PodPath
 from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.model import Json, mapping, shown, text
+from webhook.kube.kinds.model import NOTHING, Json, mapping, shown, text
 
 MAX_PODS: Final = 2**31 - 1
 """The largest number that the API server accepts."""
 
+OF_OBJECT: Final = "$."
+"""What a path begins with that starts from the object, not from the entry of a list in it."""
+
+_NAMES: Final = ("name", "groupName", "type")
+_LESS_ONE: Final = "-1"
+_SIDES: Final = ("limits", "requests")
+_PLAIN: Final = ("cpu", "memory")
 _LARGEST: Final = 2**63 - 1
 _STEPS: Final = 20
 """The cost of reading the counts and the template of one entry."""
@@ -61,13 +68,15 @@ class Count(NamedTuple):
 class Pods:
     """Equal pods in an object: `template` is a pod template or a pod spec, not yet a pod.
 
-    `controller` is set if it differs from that of the kind's other pods.
+    `controller` is set if it differs from that of the kind's other pods. `shared` are entries of resourceClaims, by
+    name and template, of which all of the pods have one claim.
     """
 
     role: str
     count: Count
     template: Json
     controller: ControllerKind | None = None
+    shared: frozenset[tuple[str, str]] = frozenset()
 
 
 ONE: Final = Count(1)
@@ -107,10 +116,91 @@ def count_at(value: object, path: str, *, default: int | None, named: str = "") 
 def pods_at(document: Json, rule: PodPath, budget: Budget) -> Iterator[Pods]:
     """Yield the pods that one rule finds, in the order of the manifest."""
     for name, where, entry in entries(document, rule.each, budget):
-        count = ONE
-        for path in rule.replicas:
-            count = count.times(count_at(entry, path, default=rule.default, named=f"{where}{path}"))
-        yield Pods(rule.role or name, count, mapping(dig(entry, rule.template)))
+        count = _count(document, entry, where, rule)
+        template = _template(document, entry, rule, budget)
+        if rule.is_optional and (count.number == 0 or not (template or _is_wanted(document, entry, rule))):
+            continue
+        if rule.resources and not template:
+            count = Count(None, f"{where}{rule.resources} is not set")
+        yield Pods(rule.role.replace("{name}", name) or name, count, template)
+
+
+def _is_wanted(document: Json, entry: object, rule: PodPath) -> bool:
+    """Whether an object says how many pods it wants of a rule, where it has no template for them."""
+    if rule.resources or not rule.replicas:
+        return False
+    value, named, _ = _start(document, entry, "", rule.replicas[0].removesuffix(_LESS_ONE))
+    return dig(value, named) is not None
+
+
+def _count(document: Json, entry: object, where: str, rule: PodPath) -> Count:
+    count = ONE
+    for number, path in enumerate(rule.replicas):
+        value, named, prefix = _start(document, entry, where, path.removesuffix(_LESS_ONE))
+        each = count_at(value, named, default=rule.default, named=f"{prefix}{named}")
+        if number == 0 and rule.maximum:
+            each = _at_peak(document, entry, where, each, rule.maximum)
+        count = count.times(each.without(1) if path.endswith(_LESS_ONE) else each)
+    return count
+
+
+def _at_peak(document: Json, entry: object, where: str, count: Count, path: str) -> Count:
+    """Return the count at the autoscaler's maximum, where there is one that is not disabled beside it."""
+    value, named, prefix = _start(document, entry, where, path)
+    parent = mapping(dig(value, named.rpartition(".")[0]))
+    if dig(value, named) is None or parent.get("enabled") is False:
+        return count
+    return count.at_least(count_at(value, named, default=None, named=f"{prefix}{named}"))
+
+
+def _template(document: Json, entry: object, rule: PodPath, budget: Budget) -> Json:
+    """Return the pod that a rule finds, with the fields of its spec that stand elsewhere; nothing if there is none."""
+    if rule.resources:
+        found = dig(entry, rule.resources)
+        if found is None:
+            return NOTHING
+        made: Json = {"spec": {"containers": [{"name": "main", "resources": requested(found, rule.counted, budget)}]}}
+    else:
+        made = mapping(dig(entry, rule.template)) or (mapping(dig(entry, rule.fallback)) if rule.fallback else NOTHING)
+    if not (made and rule.fields):
+        return made
+    given: dict[str, object] = {}
+    for name, path in rule.fields:
+        value, named, _ = _start(document, entry, "", path)
+        if field := dig(value, named):
+            given[name] = field
+    spec = made if "containers" in made else mapping(made.get("spec"))
+    budget.step(len(spec) + len(made))
+    return {**({} if spec is made else made), "spec": {**given, **spec}}
+
+
+def _start(document: Json, entry: object, where: str, path: str) -> tuple[object, str, str]:
+    """Return where a path starts, the path from there, and what is before it in messages."""
+    if path.startswith(OF_OBJECT):
+        return document, path.removeprefix(OF_OBJECT), ""
+    return entry, path, where
+
+
+def requested(found: object, counted: str, budget: Budget) -> Json:
+    """Return what a container requests, from what operators let people write.
+
+    That is limits and requests, or one mapping for both, by the name of the resource or with `gpu`, whose resource is
+    `gpuType`; or a number of `counted`.
+    """
+    if not isinstance(found, Mapping):
+        found = {counted: found}
+    sides = [mapping(found.get(side)) for side in _SIDES] if any(side in found for side in _SIDES) else [found, found]
+    budget.step(_STEPS + sum(map(len, sides)))
+    made = {side: dict(_amounts(written, counted)) for side, written in zip(_SIDES, sides, strict=True)}
+    return {**made, **({"claims": found["claims"]} if found.get("claims") else {})}
+
+
+def _amounts(written: Json, counted: str) -> Iterator[tuple[str, object]]:
+    for name, amount in (*written.items(), *mapping(written.get("custom")).items()):
+        if name == "gpu" and amount:
+            yield text(written.get("gpuType")) or counted, amount
+        elif (name in _PLAIN and amount) or "/" in str(name):
+            yield str(name), amount
 
 
 def entries(document: Json, each: str, budget: Budget) -> Iterator[tuple[str, str, object]]:
@@ -127,4 +217,5 @@ def entries(document: Json, each: str, budget: Budget) -> Iterator[tuple[str, st
         for index, entry in enumerate(found):
             budget.step(_STEPS)
             known = mapping(entry)
-            yield text(known.get("name")) or text(known.get("groupName")) or str(index), f"{each}[{index}].", entry
+            named = next(filter(None, (text(known.get(key)) for key in _NAMES)), str(index))
+            yield named, f"{each}[{index}].", entry

@@ -1,13 +1,16 @@
 """Ray's kinds: clusters of a head and worker groups, and the kinds that create such clusters."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from webhook.core.model.workload_rules import WorkloadKind
 from webhook.core.reclaim.failures import Loss
 from webhook.kube.kinds.batch import suspended
 from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.deadlines import PROGRESS
 from webhook.kube.kinds.gang_rules import GangRules
-from webhook.kube.kinds.kind_row import JOB, PodsFound, ReadContext, Row, gang_kind
+from webhook.kube.kinds.kind_row import JOB, Manager, PodsFound, ReadContext, Row, gang_kind
 from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.kinds.paths import ONE, ControllerKind, Count, Pods, count_at, dig, entries
 from webhook.kube.objects import keys
@@ -48,6 +51,13 @@ def ray_service(document: Json, context: ReadContext) -> PodsFound:
     """Read a RayService."""
     warning = "an upgrade runs a second cluster, which needs the same amount again"
     return PodsFound(_cluster(document, "spec.rayClusterConfig", context.budget), (warning,))
+
+
+def ray_cluster_fleet(document: Json, context: ReadContext) -> PodsFound:
+    """Read a RayClusterFleet of AIBrix: that many RayClusters."""
+    times = count_at(document, "spec.replicas", default=1)
+    cluster = _cluster(document, "spec.template.spec", context.budget)
+    return PodsFound(tuple(replace(pods, count=pods.count.times(times)) for pods in cluster))
 
 
 def _job(document: Json, path: str, budget: Budget) -> PodsFound:
@@ -113,6 +123,7 @@ def _loss(labels: Mapping[str, str]) -> Loss:
 
 _RAY: Final = {"ray.io/is-ray-node": "yes"}
 _RAY_CLUSTER: Final = ControllerKind("ray.io/v1", "RayCluster")
+_MANAGER: Final = Manager("spec.managedBy", ("ray.io/kuberay-operator",))
 _BY_CLUSTER: Final = GangRules(described_by="RayCluster", minimum=_with_smallest_cluster)
 
 ROWS: Final = (
@@ -123,6 +134,7 @@ ROWS: Final = (
         "with autoscaling `maxReplicas`",
         ray_cluster,
         labels={**_RAY, "ray.io/cluster": "{name}"},
+        manager=_MANAGER,
         gang=GangRules(marker=keys.RAY_CLUSTER, minimum=_smallest_cluster),
         loss=_loss,
         is_intermediate=True,
@@ -133,6 +145,7 @@ ROWS: Final = (
         "its RayCluster, and a submitter in mode K8sJobMode",
         ray_job,
         _RAY_CLUSTER,
+        manager=_MANAGER,
         gang=_BY_CLUSTER,
         deadline="spec.activeDeadlineSeconds",
     ),
@@ -142,6 +155,7 @@ ROWS: Final = (
         "one run, as a RayJob",
         ray_cron_job,
         _RAY_CLUSTER,
+        manager=_MANAGER._replace(path="spec.jobTemplate.managedBy"),
         gang=GangRules(described_by="RayCluster"),
         deadline="spec.jobTemplate.activeDeadlineSeconds",
     ),
@@ -152,6 +166,20 @@ ROWS: Final = (
         ray_service,
         _RAY_CLUSTER,
         _RAY,
+        manager=_MANAGER,
         gang=_BY_CLUSTER,
+    ),
+    *(
+        Row(
+            WorkloadKind("orchestration.aibrix.ai", kind, f"{kind.lower()}s"),
+            ("v1alpha1",),
+            "`spec.replicas` (1) RayClusters, each with the pods of one",
+            ray_cluster_fleet,
+            _RAY_CLUSTER,
+            _RAY,
+            deadline=PROGRESS if kind == "RayClusterFleet" else "",
+            is_judged=kind == "RayClusterFleet",
+        )
+        for kind in ("RayClusterFleet", "RayClusterReplicaSet")
     ),
 )

@@ -1,8 +1,10 @@
 """Model servers: Knative Services, KServe's InferenceService and LLMInferenceService, NVIDIA's NIMService."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from webhook.core.model.gpu_names import looks_like_gpu
 from webhook.core.model.workload_rules import WorkloadKind
+from webhook.kube.kinds.deadlines import KNATIVE, REVISION
 from webhook.kube.kinds.kind_row import REPLICA_SET, STATEFUL_SET, PodsFound, ReadContext, Row
 from webhook.kube.kinds.model import Json, digits, listed, mapping, text
 from webhook.kube.kinds.paths import Count, Pods, count_at, dig, unknown_pods
@@ -15,6 +17,8 @@ _COMPONENTS: Final = ("predictor", "transformer", "explainer")
 _NIM_GPU: Final = "nvidia.com/gpu"
 _CLAIM_NAMES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 _SERVING: Final = "kserve-container"
+_WORKER: Final = "worker-container"
+_BACKEND: Final = "multinode/executor-backend"
 
 
 def knative_service(document: Json, _context: ReadContext) -> PodsFound:
@@ -63,11 +67,65 @@ def _component(role: str, component: Json, count: Count, context: ReadContext) -
     template = _component_template(component, context)
     if isinstance(template, str):
         return [unknown_pods(template, role=role)]
-    worker = component.get("workerSpec")
-    if not isinstance(worker, dict):
+    own = component.get("workerSpec")
+    if not isinstance(own, dict):
         return [Pods(role, count, template)]
-    size = count_at(worker, "pipelineParallelSize", default=None, named="workerSpec.pipelineParallelSize")
-    return [Pods(role, count, template), Pods(f"{role}-worker", count.times(size.without(1)), worker)]
+    runtime = mapping(_runtime(component, context))
+    worker = merge_spec(mapping(dig(runtime, "spec.workerSpec")), own, context.budget)
+    stages = count_at(worker, "pipelineParallelSize", default=1, named="workerSpec.pipelineParallelSize")
+    width = count_at(worker, "tensorParallelSize", default=1, named="workerSpec.tensorParallelSize")
+    spec = mapping(template.get("spec"))
+    if stages.number is None or width.number is None or "tensorParallelSize" not in worker:
+        return [Pods(role, count, template), Pods(f"{role}-worker", count.times(stages.without(1)), worker)]
+    backend = mapping(dig(runtime, "spec.annotations")).get(_BACKEND)
+    nodes = _nodes(_gpus(spec), _gpus(worker), stages.number, width.number, is_ray=backend != "mp")
+    head = {**template, "spec": _with_gpus(spec, _SERVING, nodes.of_head)}
+    workers = Pods(f"{role}-worker", count.times(Count(nodes.others)), _with_gpus(worker, _WORKER, nodes.of_worker))
+    return [Pods(role, count, head), workers]
+
+
+class _Nodes(NamedTuple):
+    """The pods of one replica of a model over several nodes: GPUs of the head and of each of the others."""
+
+    of_head: int
+    others: int
+    of_worker: int
+
+
+def _nodes(head: int, worker: int, stages: int, width: int, *, is_ray: bool) -> _Nodes:
+    """Return how KServe divides a model: its GPUs are `stages` times `width`; of Ray as the containers' requests say.
+
+    See computeRayNodeAndGPUs of its predictor.
+    """
+    total = stages * width
+    if not is_ray:
+        return _Nodes(width, max(stages - 1, 0), width)
+    if worker:
+        number = -(-total // worker)
+        if number <= 1 or head >= total:
+            return _Nodes(total, 0, 0)
+        return _Nodes(head or total - worker * (number - 1), number - 1, worker)
+    return _Nodes(head, max(total - head, 0), 1) if head else _Nodes(1, max(total - 1, 0), 1)
+
+
+def _gpus(spec: Json) -> int:
+    """Return the GPUs of a pod's first container."""
+    resources = mapping(next(iter(listed(spec.get("containers"))), {})).get("resources")
+    amounts = {**mapping(dig(resources, "limits")), **mapping(dig(resources, "requests"))}
+    return next((digits(amount) or 0 for name, amount in amounts.items() if looks_like_gpu(str(name))), 0)
+
+
+def _with_gpus(spec: Json, container: str, number: int) -> Json:
+    """Return a pod's spec with so many GPUs in a container, of the kind that it requests already."""
+    made = []
+    for each in map(mapping, listed(spec.get("containers"))):
+        resources = mapping(each.get("resources"))
+        sides = {side: dict(mapping(resources.get(side))) for side in ("limits", "requests")}
+        named = next((name for side in sides.values() for name in side if looks_like_gpu(str(name))), _NIM_GPU)
+        for side in sides.values() if each.get("name") == container else ():
+            side[named] = number
+        made.append({**each, "resources": {**resources, **sides}})
+    return {**spec, "containers": made}
 
 
 def _component_template(component: Json, context: ReadContext) -> Json | str:
@@ -82,14 +140,18 @@ def _component_template(component: Json, context: ReadContext) -> Json | str:
     runtime = text(model.get("runtime"))
     if not runtime:
         return "its model names no runtime: KServe selects one by the model's format"
-    found = context.find("ServingRuntime", runtime)
-    found = found or context.find("ClusterServingRuntime", runtime, is_namespaced=False)
+    found = _runtime(component, context)
     if found is None:
         return f"its runtime {runtime} was not provided: add it to the input"
     budget = context.budget
     served = {"containers": [merge_container({"name": _SERVING}, {**model, "name": _SERVING}, budget)]}
     base = merge_spec(mapping(found.get("spec")), served, budget)
     return _with_annotations(component, merge_spec(base, spec, budget))
+
+
+def _runtime(component: Json, context: ReadContext) -> Json | None:
+    name = text(mapping(component.get("model")).get("runtime"))
+    return context.find("ServingRuntime", name) or context.find("ClusterServingRuntime", name, is_namespaced=False)
 
 
 def _with_annotations(component: Json, spec: Json) -> Json:
@@ -189,6 +251,7 @@ ROWS: Final = (
         knative_service,
         REPLICA_SET,
         {"serving.knative.dev/service": "{name}"},
+        deadline=KNATIVE,
     ),
     Row(
         WorkloadKind(_KNATIVE, "Configuration", "configurations"),
@@ -196,6 +259,7 @@ ROWS: Final = (
         _BY_SCALE,
         knative_service,
         REPLICA_SET,
+        deadline=KNATIVE,
         is_judged=False,
         is_intermediate=True,
     ),
@@ -205,6 +269,7 @@ ROWS: Final = (
         "its annotation `autoscaling.knative.dev/max-scale`",
         revision,
         REPLICA_SET,
+        deadline=REVISION,
         is_judged=False,
         is_intermediate=True,
     ),
@@ -215,6 +280,7 @@ ROWS: Final = (
         inference_service,
         REPLICA_SET,
         {"serving.kserve.io/inferenceservice": "{name}", "component": "{role}"},
+        deadline=REVISION,
     ),
     Row(
         WorkloadKind("serving.kserve.io", "LLMInferenceService", "llminferenceservices"),

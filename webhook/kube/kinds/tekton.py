@@ -5,6 +5,7 @@ from typing import Final
 
 from webhook.core.model.workload_rules import WorkloadKind
 from webhook.kube.kinds.argo_pods import devices_of
+from webhook.kube.kinds.deadlines import PIPELINE, TASK
 from webhook.kube.kinds.kind_row import PodsFound, ReadContext, Row, fatal
 from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.kinds.paths import ONE, ControllerKind, Pods, dig, unknown_pods
@@ -114,6 +115,7 @@ ROWS: Final = (
         "1, with the devices of all steps; its Task must be given too",
         task_run,
         labels={**_LABELS, "tekton.dev/taskRun": "{name}"},
+        deadline=TASK,
         fails="it fails with its evicted pod",
         loss=fatal,
     ),
@@ -124,6 +126,7 @@ ROWS: Final = (
         pipeline_run,
         _TASK_RUN,
         {**_LABELS, "tekton.dev/pipelineRun": "{name}"},
+        deadline=PIPELINE,
         fails="a task fails with its evicted pod, and is tried again only as its retries say",
     ),
 )

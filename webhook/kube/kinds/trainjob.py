@@ -5,7 +5,7 @@ from typing import Final
 from webhook.kube.kinds.batch import job_peak, suspended
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.gang_rules import GangRules
-from webhook.kube.kinds.kind_row import JOB, PodsFound, ReadContext, Row, gang_kind
+from webhook.kube.kinds.kind_row import JOB, Manager, PodsFound, ReadContext, Row, gang_kind
 from webhook.kube.kinds.model import Json, listed, mapping, text
 from webhook.kube.kinds.paths import ONE, Count, Pods, count_at, dig, entries, unknown_pods
 from webhook.kube.kinds.template_merge import merge_spec
@@ -92,6 +92,7 @@ ROWS: Final = (
         train_job,
         JOB,
         {"jobset.sigs.k8s.io/jobset-name": "{name}"},
+        manager=Manager("spec.managedBy", ("trainer.kubeflow.org/trainjob-controller",)),
         gang=GangRules(described_by="JobSet"),
     ),
 )

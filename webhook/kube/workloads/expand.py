@@ -80,6 +80,18 @@ def _expanded(
     sets = (*(_pod_set(pods, row, context) for pods in found.pods), *parts)
     if not sets and not found.warnings:
         sets = (PodSet("", None, {}, f"it has no pod template where a {kind} has one"),)
+    if row.manager is not None and (other := row.manager.other(document)):
+        why = f"not judged: {row.manager.path} is {shortened(other)}, which runs it in another cluster"
+        return Workload(
+            api_version,
+            kind,
+            context.namespace,
+            name,
+            tuple(replace(each, count=0, problem=None) for each in sets if each.template),
+            row.kind.is_gang,
+            (why,),
+            is_elsewhere=True,
+        )
     later = tuple(_pod_set(pods, row, context) for pods in found.later)
     return Workload(
         api_version,
@@ -178,7 +190,10 @@ def _pod_set(pods: Pods, row: Row, context: ReadContext) -> PodSet:
     controller = pods.controller or row.controller
     if controller is OWN_CONTROLLER:
         controller = ControllerKind(context.api_version, row.kind.kind)
-    return PodSet(pods.role, count, _pod(template, pods.role, row, controller, context), problem)
+    if pods.shared:  # as the Job's controller names the PodGroup that it makes
+        spec = {**mapping(template["spec"]), "schedulingGroup": {"podGroupName": context.name}}
+        template = {**template, "spec": spec}
+    return PodSet(pods.role, count, _pod(template, pods.role, row, controller, context), problem, pods.shared)
 
 
 def _pod(template: Json, role: str, row: Row, controller: ControllerKind, context: ReadContext) -> Json:
@@ -201,7 +216,8 @@ def _pod(template: Json, role: str, row: Row, controller: ControllerKind, contex
     else:
         metadata["generateName"] = "".join(f"{part}-" for part in (context.name, role.lower()) if part)
         metadata["ownerReferences"] = [_owner(role, row, controller, context)]
-    return {"apiVersion": keys.CORE_API, "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    spec = context.related.with_defaults(template["spec"], context.namespace, context.budget)
+    return {"apiVersion": keys.CORE_API, "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _owner(role: str, row: Row, controller: ControllerKind, context: ReadContext) -> Json:

@@ -1,6 +1,7 @@
 """The gang of an object that makes pods: how many start together, and which are made only once those run."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from webhook.core.gangs.gang_plans import GangPlan
@@ -46,6 +47,9 @@ def gang_plan(
     if rules.counts_all and least is not None:
         return GangPlan(least, source=source, counts_all=True)
     budget = budget or Budget()
+    if row is not None and row.manager is not None and row.manager.other(document):
+        row = replace(row, manager=None)  # its pods are here: someone makes them
+        kinds = {**kinds, (row.kind.group, row.kind.kind): row}
     workload = expand(rules.at_minimum(document), kinds=kinds, namespace=namespace, budget=budget)
     if workload is None or isinstance(workload, Unknown):
         raise UnknownSizeError("it makes no pods" if workload is None else workload.reason)

@@ -43,6 +43,12 @@ def to_part(pod_set: PodSet, *, namespace: str, weights: Weights, budget: Budget
     made = to_pod(pod, namespace=Namespace(namespace), weights=weights)
     if isinstance(made, InvalidPod):
         return made
+    if pod_set.shared:
+        claims = (
+            ref._replace(claim=f"{ref.group}/{ref.entry}") if (ref.entry, ref.template) in pod_set.shared else ref
+            for ref in made.claims
+        )
+        made = made._replace(claims=tuple(claims))
     domain = domain_request(made.annotations)
     return Part(pod_set.role, made, pod_set.count, domain, is_gang=is_requested(made.annotations, domain))
 

@@ -36,7 +36,15 @@ _TEMPLATE_KINDS: Final = frozenset(
     {
         ("argoproj.io", "ClusterWorkflowTemplate"),
         ("argoproj.io", "WorkflowTemplate"),
+        ("inference.llmaz.io", "BackendRuntime"),
+        ("inference.llmkube.dev", "Model"),
+        ("llmaz.io", "OpenModel"),
         ("mlops.seldon.io", "ServerConfig"),
+        ("ome.io", "AcceleratorClass"),
+        ("ome.io", "BaseModel"),
+        ("ome.io", "ClusterBaseModel"),
+        ("ome.io", "ClusterServingRuntime"),
+        ("ome.io", "ServingRuntime"),
         ("serving.kserve.io", "ClusterServingRuntime"),
         ("serving.kserve.io", "LLMInferenceServiceConfig"),
         ("serving.kserve.io", "ServingRuntime"),
@@ -45,6 +53,7 @@ _TEMPLATE_KINDS: Final = frozenset(
         ("tekton.dev", "Task"),
         ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
         ("trainer.kubeflow.org", "TrainingRuntime"),
+        ("workloads.x-k8s.io", "ClusterEngineRuntimeProfile"),
     }
 )
 """Kinds with templates for other kinds: they create no pods themselves."""
@@ -67,7 +76,6 @@ _SETTINGS: Final = frozenset(
 _BY_OPERATOR: Final = frozenset(
     {
         ("apps.nvidia.com", "NemoCustomizer"),
-        ("apps.nvidia.com", "NIMPipeline"),
         ("kaito.sh", "InferenceSet"),
         ("kaito.sh", "MultiRoleInference"),
         ("kaito.sh", "Workspace"),
@@ -97,5 +105,5 @@ def unknown_kind(document: Json, group: str, kind: str, budget: Budget) -> Unkno
         return None
     return Unknown(
         f"kind {shortened(kind)} of {shortened(group)} is not known, and {problem}; "
-        "describe it in the policy under workloads.kinds"
+        "describe it in the policy under workloads.kinds, by its template or its resources"
     )

@@ -111,6 +111,8 @@ def _judged(review: JobReview | WorkloadReview, world: World) -> _Judged:
     if not isinstance(workload, Workload):
         why = "it makes no pods" if workload is None else workload.reason
         return _Judged(Outcome.SKIP, Reason(Code.OPEN_COUNT, "{problem}", {"problem": why}))
+    if workload.is_elsewhere:
+        return _Judged(Outcome.SKIP, Reason(Code.OPEN_COUNT, "{problem}", {"problem": workload.warnings[0]}))
     name = f"{workload.kind}/{workload.name}"
     team = world.tenancy(review.namespace).team_name
     reasons = judge(workload, Requester(review.username), world, budget)
