@@ -37,8 +37,8 @@ class Judge(Protocol):
     def has_place(self, entry: QueueEntry, limit: Hashable, *, is_owed: bool) -> bool:
         """Return whether an entry that a limit keeps out would find room once the limit has some.
 
-        Room is free, or comes: one that `is_owed` its share has borrowers evicted, of another the pods that the limit
-        counts have to end.
+        Room is free, or comes: for one inside its team's share (`is_owed`) borrowers are evicted, for another the pods
+        that the limit counts have to end.
         """
 
 
@@ -236,7 +236,7 @@ class _Walk:
     def closed_to(self, entry: QueueEntry, *, is_owed: bool) -> Hashable | None:
         """Return a limit that is closed to an entry; None if none is.
 
-        One that is owed its team's share waits for no other team: the shares under a limit fit in it together, so none
+        One inside its team's share waits for no other team: the shares under a limit fit in it together, so none
         of them needs what another one has left.
         """
         found = (each for each in entry.limits if each in self.closed)
