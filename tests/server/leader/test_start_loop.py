@@ -314,6 +314,7 @@ async def test_a_charge_of_a_pod_that_its_owner_made_unreadable_does_not_stay(tm
         metadata = now["metadata"] | {"annotations": now["metadata"]["annotations"] | {keys.REQUIRES: "x" * 5000}}
         stage.api.put(PODS, "p", namespace="team-a", **(now | {"metadata": metadata}))
         await until(lambda: any(each.problem for each in stage.world.waiting.all()))
+        stage.redecide()  # the patch is refused, and the pod is read
         held.go.set()
         await until(lambda: stage.listed() == set())
         await stage.looks()

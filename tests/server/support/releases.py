@@ -100,7 +100,8 @@ class Stage:
 
     def redecide(self, name="p"):
         """Change the decision of a pod, as a leader does that takes its charge back."""
-        self.pod(name)["metadata"]["annotations"][keys.DECISION] += " "
+        annotations = self.pod(name)["metadata"]["annotations"]
+        annotations[keys.DECISION] = annotations[keys.DECISION].removesuffix("}") + ',"held":"1"}'
 
     def hold(self, name, count, *, tier="guaranteed", node="n0"):
         labels = {keys.TEAM: "team-a", keys.TIER: tier}
