@@ -21,7 +21,7 @@ from webhook.cli.main import main
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 HOSTNAME = "kubernetes.io/hostname"
-DRIVER = "gpu.example.com"
+DRIVER = "gpu.nvidia.com"
 SIZE = {"cpu": "1", "memory": "1Gi"}
 BORROWS = {TIER: "preemptible"}
 
@@ -231,7 +231,7 @@ def test_explain_and_the_evictor_say_the_same_of_a_pod_that_no_eviction_helps(cl
             "json",
         ]
         shown = CliRunner().invoke(main, ["explain", *options, "pod/owner"])
-        assert "ReadWriteOncePod" in json.loads(shown.output)["reclaim"]["why"]
+        assert "ReadWriteOncePod" in json.loads(shown.output)[0]["reclaim"]["why"]
         assert len(alive(cluster, scene.team_a)) == 2
 
 

@@ -68,15 +68,15 @@ class UnusedNodes:
         for kind, node, since in self._waiting.values():
             if max(since, changed.get(node, 0)) + PATIENCE_SECONDS <= now:
                 self._closed.setdefault(kind, {})[node] = now + CLOSED_SECONDS
-        for kind, nodes in list(self._closed.items()):
+        for alike, nodes in list(self._closed.items()):
             left = {
                 node: until
                 for node, until in nodes.items()
                 if now < until and changed.get(node, 0) + CLOSED_SECONDS <= until
             }
-            del self._closed[kind]
+            del self._closed[alike]
             if left:
-                self._closed[kind] = left
+                self._closed[alike] = left
         while len(self._closed) > MOST:
             del self._closed[next(iter(self._closed))]
 
