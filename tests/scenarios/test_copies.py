@@ -72,10 +72,11 @@ def test_a_restored_pod_runs_though_its_node_is_gone_and_so_does_a_workload_made
 
 def test_a_copy_of_a_pod_in_line_is_decided_on_its_own(cluster):
     policy = "defaults: {onLimit: queue, onNoRoom: queue}\n"
-    with serve_fairgate(cluster, limit_a=8, limit_b=40, policy=policy) as fairgate:
-        make_nodes(cluster, 2, gpus=8)
-        create_pod(cluster, fairgate.team_a, pod("holder", gpus=8, **SIZE))
-        wait_bound(cluster, fairgate.team_a, "holder")
+    with serve_fairgate(cluster, limit_a=20, limit_b=40, policy=policy) as fairgate:
+        make_nodes(cluster, 3)
+        for name in ("one", "two"):
+            create_pod(cluster, fairgate.team_a, pod(name, gpus=10, **SIZE))
+            wait_bound(cluster, fairgate.team_a, name)
         create_pod(cluster, fairgate.team_a, pod("waits", gpus=8, **SIZE))
         backup = saved(cluster, fairgate.team_a, "waits")
         assert backup["spec"]["schedulingGates"] == [{"name": "fairgate.dev/queue"}]
