@@ -1,5 +1,8 @@
 """Copies of pods that Fairgate placed: they are placed like new ones, not where the first one was."""
 
+import json
+import time
+
 import pytest
 
 from tests.control_plane.objects import pod
@@ -7,6 +10,8 @@ from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_
 from tests.scenarios.evictor import node_of
 from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.test_gangs import started
+from webhook.kube.admission.copied_pod import SAME_REQUEST_SECONDS
+from webhook.kube.pod.pods import unix_seconds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -50,6 +55,8 @@ def test_a_restored_pod_runs_though_its_node_is_gone_and_so_does_a_workload_made
         assert full in str(backup["spec"]["affinity"])
         cluster.kubectl("delete", "pod", "train", "-n", fairgate.team_a, "--wait=true")
         cluster.kubectl("delete", "node", full)
+        decided = unix_seconds(json.loads(backup["metadata"]["annotations"]["fairgate.dev/decision"])["at"])
+        wait_for(cluster, lambda: time.time() > decided + SAME_REQUEST_SECONDS + 1, what="it is no second call")
         cluster.kubectl.apply([backup], "-n", fairgate.team_a)
         wait_bound(cluster, fairgate.team_a, "train")
         assert node_of(cluster, fairgate.team_a, "train") == empty
@@ -65,10 +72,11 @@ def test_a_restored_pod_runs_though_its_node_is_gone_and_so_does_a_workload_made
 
 def test_a_copy_of_a_pod_in_line_is_decided_on_its_own(cluster):
     policy = "defaults: {onLimit: queue, onNoRoom: queue}\n"
-    with serve_fairgate(cluster, limit_a=8, limit_b=40, policy=policy) as fairgate:
-        make_nodes(cluster, 2, gpus=8)
-        create_pod(cluster, fairgate.team_a, pod("holder", gpus=8, **SIZE))
-        wait_bound(cluster, fairgate.team_a, "holder")
+    with serve_fairgate(cluster, limit_a=20, limit_b=40, policy=policy) as fairgate:
+        make_nodes(cluster, 3)
+        for name in ("one", "two"):
+            create_pod(cluster, fairgate.team_a, pod(name, gpus=10, **SIZE))
+            wait_bound(cluster, fairgate.team_a, name)
         create_pod(cluster, fairgate.team_a, pod("waits", gpus=8, **SIZE))
         backup = saved(cluster, fairgate.team_a, "waits")
         assert backup["spec"]["schedulingGates"] == [{"name": "fairgate.dev/queue"}]

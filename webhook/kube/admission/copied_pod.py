@@ -20,10 +20,12 @@ from webhook.kube.objects.json_patch import Operation, escape, put, remove
 from webhook.kube.pod.constraints import read_placement, read_tolerations
 from webhook.kube.pod.pods import unix_seconds
 
-SAME_REQUEST_SECONDS: Final = 60
-"""Within this time the API server calls the webhook again for one request: it gives up earlier."""
+SAME_REQUEST_SECONDS: Final = 5
+"""Within this time the API server calls the webhook again for one request. A later call decides again, with other nodes
+at most; a copy of the same name within it keeps them."""
 
 _WRITTEN: Final = (keys.DECISION, keys.EVICT_AT, keys.EVICT_FOR, keys.IDLE_SINCE, *keys.LINE_ANNOTATIONS)
+_NODE_NAME: Final = NODE_NAME_FIELD.encode()
 _encoder: Final = msgspec.json.Encoder()
 _list_decoder: Final = msgspec.json.Decoder(list[dict[str, Any]])
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
@@ -73,9 +75,8 @@ def without_copied_decision(pod: objects.Pod, pools: Sequence[Pool], *, now_text
 
 def may_be_copied(pod: objects.Pod) -> bool:
     """Whether a pod has a decision, or names of nodes."""
-    return keys.DECISION in (pod.metadata.annotations or _NO_KEYS) or NODE_NAME_FIELD.encode() in bytes(
-        pod.spec.affinity
-    )
+    annotations, affinity = pod.metadata.annotations, bytes(pod.spec.affinity)
+    return (annotations is not None and keys.DECISION in annotations) or _NODE_NAME in affinity
 
 
 def _without_list(spec: objects.PodSpec, made: list[Operation]) -> objects.PodSpec:

@@ -269,6 +269,8 @@ def _write_decision_text(found: list[Operation], pod: objects.Pod, admit: Admit,
 
 def _own(spec: objects.PodSpec, choice: NodeChoice) -> Own:
     """Return which parts of its pool's conditions a pod has before they are written."""
+    if not (choice.node_selector or choice.tolerations or choice.pool_terms):
+        return _NONE_OWN
     selector, tolerations, affinity = bytes(spec.node_selector), bytes(spec.tolerations), bytes(spec.affinity)
     if selector in objects.ABSENT and tolerations in objects.ABSENT and affinity in objects.ABSENT:
         return _NONE_OWN

@@ -55,8 +55,9 @@ def replica_of(
         return _shared(namespace, _POD_GROUP, group.pod_group_name[:MAX_NAME], text)
     if controller is None:
         return NO_REPLICA if text is None else _useless(text, "the pod has no controller")
-    if text is None and annotations and _is_number(gang := annotations.get(keys.KOORDINATOR_MINIMUM, "")):
-        text = gang
+    if text is None and annotations and keys.KOORDINATOR_MINIMUM in annotations:
+        stated = annotations[keys.KOORDINATOR_MINIMUM]
+        text = stated if _is_number(stated) else None
     kind, name, get = controller.kind, controller.name, (metadata.labels or _NO_KEYS).get
     if len(kind) + len(name) > MAX_NAME:
         return NO_REPLICA

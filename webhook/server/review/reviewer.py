@@ -86,7 +86,9 @@ class AdmissionReviewer:
             return self._answer(review, None, _NOT_A_CREATE)
         if not self.world.policy.is_enforced:
             return self._answer(review, None, NOT_ENFORCED)
-        found, patch = self._as_created(review.pod, review.namespace)
+        found, patch = review.pod, list[Change]()
+        if may_be_copied(found):
+            found, patch = self._as_created(found, review.namespace)
         pod = self._read(review, found)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
@@ -101,7 +103,7 @@ class AdmissionReviewer:
 
     def _as_created(self, found: objects.Pod, namespace: Namespace) -> AsCreated:
         """Return a pod without what the decision on another one wrote."""
-        if not may_be_copied(found) or self.world.tenancy(namespace).is_exempt:
+        if self.world.tenancy(namespace).is_exempt:
             return AsCreated(found, [])
         try:
             return without_copied_decision(found, self.world.policy.pools, now_text=self._now_text())
