@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
+from webhook.core.gangs.late_members import ended_reservations
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.reason import Reason
@@ -252,6 +253,7 @@ class Simulation:
 
     def _release(self) -> bool:
         """Release pods from the queue as the leader does."""
+        self._end_reservations()
         if not len(self.world.waiting):
             return False
         state = self.now, self.cluster.changes, self._arrivals.joined
@@ -260,12 +262,22 @@ class Simulation:
         turns = self._starts.due(now=self.now, count=AT_ONCE)
         self._released_at = state if len(turns) < AT_ONCE else None
         for turn in turns:
-            self._arrivals.release(turn.waiting.uid, turn.admit)
+            if turn.is_reservation:
+                self.look_at(self.now + self.world.policy.queue.gang_timeout_seconds)
+            else:
+                self._arrivals.release(turn.waiting.uid, turn.admit)
         for uid, judged in self._starts.blocked.items():
             waiting = self.world.waiting.get(uid)
             if waiting is not None and waiting.gang_whole != judged.gang_whole:
                 self.world.set_waiting(replace(waiting, gang_whole=judged.gang_whole))
         return bool(turns)
+
+    def _end_reservations(self) -> None:
+        """End what is kept for pods of gangs that did not come in time, or whose gang has ended."""
+        for lost in ended_reservations(self.world, is_needed=False, is_in_view=lambda _: True):
+            for reservation in lost.reservations:
+                self.world.drop_reservation(reservation.pod.uid)
+                self.cluster.changes += 1
 
     def _take_back(self) -> bool:
         """Reclaim GPUs as the evictor does."""

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from webhook.core.model.names import GangId, NodeName, ResourceName, Uid
+from webhook.core.model.selector import HELD, Toleration
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
+
+_ITS_HOLD: Final = Toleration(HELD, exists=True)
 
 
 def holds(reclaim_index: ReclaimIndex, node_holds: Iterable[NodeHold] | None = None) -> list[Hold]:
@@ -57,12 +61,16 @@ def waits_for(beneficiary: Beneficiary, gpu_pod: ReclaimPod | None) -> bool:
 
 
 def is_served(beneficiary: Beneficiary, node: NodeName, reclaim_index: ReclaimIndex, fleet: Fleet) -> bool:
-    """Whether a pod still waits, and its node would take it: labels, taints and what it offers may have changed."""
+    """Whether a pod still waits, and its node would take it: labels, taints and what it offers may have changed.
+
+    The taint of the hold itself is for others.
+    """
     gpu_pod = reclaim_index.get(beneficiary.uid)
     if gpu_pod is None or not waits_for(beneficiary, gpu_pod):
         return False
+    allowed = gpu_pod.constraints.joined(tolerations=(_ITS_HOLD,))
     return fleet.get(node) is None or bool(
-        fleet.with_capacity(gpu_pod.demand, fleet.matching(gpu_pod.constraints) & fleet.bit(node))
+        fleet.with_capacity(gpu_pod.demand, fleet.matching(allowed) & fleet.bit(node))
     )
 
 
