@@ -37,6 +37,7 @@ EXCLUDED_COMMANDS = {
     "make run": "test_docs.py compares what it prints with docs/demo.md",
     "make setup": "the tests run in what it made",
     "make test": _TESTS,
+    "make test-all": _TESTS,
     "make test-fast": _TESTS,
     "fairgate manifests --policy policy --url https://$FAIRGATE_HOST:8443 --ca certs.d/ca.crt"
     " --static /etc/kubernetes/fairgate": _HOST,
