@@ -41,6 +41,18 @@ def obstacle(message, **more):
             Obstacle.OTHER,
         ),
         ("0/4 nodes are available: 4 node(s) had volume node affinity conflict.", Obstacle.OTHER),
+        ("0/4 nodes are available: 4 node(s) didn't satisfy existing pods anti-affinity rules.", Obstacle.PEERS),
+        (
+            "0/4 nodes are available: 1 node(s) were unschedulable, 3 node(s) didn't satisfy existing pods anti-affinity "
+            "rules.",
+            Obstacle.PEERS,
+        ),
+        (
+            "0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 3 node(s) didn't satisfy existing pods "
+            "anti-affinity rules.",
+            Obstacle.OTHER,
+        ),
+        ("0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't satisfy existing pods anti-affinity rules.", "room"),
         ("minCount (4) cannot be satisfied: 2 scheduled, 1 remaining", Obstacle.NODES),
         (
             "pod group is unschedulable, pod group is unschedulable, 0/2 placements are available, first placement "
@@ -108,6 +120,7 @@ def test_without_a_report_nothing_is_known(conditions):
         "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) had untolerated taint {team: secret}.",
         "0/4 nodes are available: 4 node(s) had untolerated taint {team: secret}.",
         '0/4 nodes are available: persistentvolumeclaim "secret" not found.',
+        "0/4 nodes are available: 1 untolerated taint {secret}, 3 node(s) didn't satisfy existing pods anti-affinity rules.",
         "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining: secret",
         "",
     ],
