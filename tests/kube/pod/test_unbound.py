@@ -52,7 +52,10 @@ def obstacle(message, **more):
             "anti-affinity rules.",
             Obstacle.OTHER,
         ),
-        ("0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't satisfy existing pods anti-affinity rules.", "room"),
+        (
+            "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't satisfy existing pods anti-affinity rules.",
+            "room",
+        ),
         ("minCount (4) cannot be satisfied: 2 scheduled, 1 remaining", Obstacle.NODES),
         (
             "pod group is unschedulable, pod group is unschedulable, 0/2 placements are available, first placement "
