@@ -99,7 +99,7 @@ def test_a_pod_without_gpus_that_keeps_all_others_off_is_named_and_none_is_delet
         explained = explain(fairgate, "pod/kept", "-n", mine).stdout
         assert f"required anti-affinity of pod {theirs}/culprit (topology key zone: 1 node)" in explained
         person = Person(cluster, "paula", mine)
-        seen = person.fairgate("explain", "pod/kept", "-n", mine).output
+        seen = person.fairgate("explain", "pod/kept", "-n", mine, "--policy", fairgate.policy).output
         assert "of a pod of another namespace" in seen
         assert "existing pods anti-affinity rules" in seen
         assert "culprit" not in seen
