@@ -7,12 +7,22 @@ from datetime import UTC, datetime
 import pytest
 
 from tests import builders
+from tests.attacks.attacker import make_attacker
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_for
 from tests.core.support import make
+from tests.scenarios.evictor import alive, evictor, fill, wait_bound
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
+from tests.scenarios.test_department_limits import department
+from tests.scenarios.test_owners import deployment, explain
+from tests.scenarios.test_queue import QUEUES, SIZE
 from webhook.core.model import statement
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import NamespaceFacts, Owner
 from webhook.core.model.statement import Statement
+from webhook.core.model.tier import Tier
 from webhook.core.quota import holders
+from webhook.kube.objects import keys
 from webhook.kube.objects.events import Event, EventReason, ObjectRef, new_event
 from webhook.kube.pod.waiting_reason import read_waits
 from webhook.observe.logs import LogFormat, open_logs
@@ -139,3 +149,69 @@ def test_thousands_of_refusals_read_few_of_thousands_of_pods(monkeypatch):
         response, _ = answered(place, builders.pod("p", namespace="team-a", gpus=1))
         assert not response["allowed"]
     assert looks < 200 * 10
+
+
+FORGED = dict.fromkeys(keys.WRITTEN_LATER, "2999-01-01T00:00:00Z")
+LATER = (keys.EVICT_AT, keys.EVICT_FOR, keys.IDLE_SINCE)
+
+
+def forged_on(found):
+    return FORGED.items() & (found["metadata"].get("annotations") or {}).items()
+
+
+@pytest.mark.cluster
+@pytest.mark.standing
+def test_what_fairgate_writes_later_is_forged_neither_at_creation_nor_by_a_patch(cluster):
+    make_nodes(cluster, 2)
+    with serve_fairgate(cluster) as fairgate:
+        mine = fairgate.team_a
+        attacker = make_attacker(cluster, mine)
+        for name in (Tier.GUARANTEED, Tier.PREEMPTIBLE):
+            made = attacker.create_pod(pod(name, gpus=1, labels={TIER: name}, annotations=FORGED, **SIZE))
+            assert not forged_on(made)
+            wait_bound(cluster, mine, name)
+            for key in LATER:
+                patched = attacker.kubectl("annotate", "pod", name, f"{key}={FORGED[key]}")
+                assert "ProtectedKeyChanged" in patched.stderr
+            assert not forged_on(get_pod(cluster, mine, name))
+            assert "2999" not in explain(fairgate, f"pod/{name}", "-n", mine).stdout
+        web = deployment("web", 1, gpus=1)
+        web["spec"]["template"]["metadata"]["annotations"] = FORGED
+        assert attacker.create(web).returncode == 0
+        wait_for(cluster, lambda: len(alive(cluster, mine)) == 3, what="the Deployment has its pod")
+        assert not any(map(forged_on, list_pods(cluster, mine)))
+        for annotations in ({key: FORGED[key]} for key in LATER):
+            done = attacker.create(pod("no-gpus", annotations=annotations))
+            assert "ProtectedKeyChanged" in done.stderr
+
+
+def texts_of(cluster, namespace):
+    """All that Fairgate wrote for the people of a namespace: its Events, and annotations of pods."""
+    for event in cluster.api.list(f"/api/v1/namespaces/{namespace}/events"):
+        if event["source"].get("component", "").startswith("fairgate"):
+            yield event["message"]
+    for found in list_pods(cluster, namespace):
+        yield from (value for key, value in found["metadata"].get("annotations", {}).items() if "fairgate.dev" in key)
+
+
+@pytest.mark.cluster
+@pytest.mark.standing
+def test_no_event_or_annotation_names_pods_of_another_team(cluster):
+    """Borrowers are announced and evicted, under a limit and on nodes, while pods wait in line and are refused."""
+    make_nodes(cluster, 2)
+    policy = f"{QUEUES}reclaim: {{notice: 1s}}\n"
+    with serve_fairgate(cluster, policy=policy) as fairgate, department(fairgate) as spaces, evictor(fairgate):
+        nlp, vision = spaces["nlp"], spaces["vision"]
+        fill(cluster, nlp, 10, prefix="secret-nlp")
+        wait_bound(cluster, nlp, *alive(cluster, nlp))
+        create_pod(cluster, nlp, pod("secret-nlp-waits", gpus=4, **SIZE))
+        create_pod(cluster, vision, pod("secret-vision", gpus=4, **SIZE))
+        wait_bound(cluster, vision, "secret-vision")
+        create_pod(cluster, vision, pod("secret-vision-waits", gpus=8, **SIZE))
+        reasons = lambda: {each["reason"] for each in cluster.api.list(f"/api/v1/namespaces/{nlp}/events")}  # noqa: E731
+        wait_for(cluster, lambda: {"EvictionPlanned", "Reclaimed", "Queued"} <= reasons(), what="both were told")
+        about = {space: list(texts_of(cluster, space)) for space in (nlp, vision)}
+        assert about[nlp]
+        assert about[vision]
+        assert not [text for text in about[nlp] if "secret-vision" in text]
+        assert not [text for text in about[vision] if "secret-nlp" in text]

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import pytest
 
+from tests.attacks.attacker import make_attacker
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import (
     create_pod,
@@ -16,8 +17,10 @@ from tests.control_plane.workbench import (
     wait_unschedulable,
 )
 from tests.scenarios.evictor import alive, evictor, wait_bound
+from tests.scenarios.person import Person
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 from tests.scenarios.test_department_limits import department
+from tests.scenarios.test_owners import explain
 from tests.scenarios.test_queue import QUEUES, SIZE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -73,6 +76,35 @@ def test_a_pod_that_cannot_start_for_too_long_is_deleted_and_says_why(cluster):
         (said,) = [each for each in events if each["reason"] == "NeverStarted"]
         assert said["involvedObject"]["name"] == "never"
         assert 'persistentvolumeclaim "missing" not found' in said["message"]
+
+
+FROM_ALL = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
+"""Anti-affinity to the pods of all namespaces: kube-scheduler obeys it."""
+
+
+def test_a_pod_without_gpus_that_keeps_all_others_off_is_named_and_none_is_deleted_for_it(cluster):
+    make_nodes(cluster, 1, labels={"zone": "z"})
+    policy = "reclaim: {startWithin: 3s}\n"
+    with serve_fairgate(cluster, limit_a=40, policy=policy) as fairgate, evictor(fairgate, "--repair-after", "2"):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        attacker = make_attacker(cluster, theirs)
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [FROM_ALL]}
+        attacker.create_pod(pod("culprit", affinity={"podAntiAffinity": required}))
+        wait_bound(cluster, theirs, "culprit")
+        create_pod(cluster, mine, pod("kept", gpus=4, **BORROWS, **SIZE))
+        message = wait_unschedulable(cluster, mine, "kept")
+        assert "didn't satisfy existing pods anti-affinity rules" in message
+        create_pod(cluster, mine, pod("never", gpus=4, **BORROWS, **NEVER, **SIZE))
+        wait_for(cluster, lambda: alive(cluster, mine) == ["kept"], what="only what nothing could start is deleted")
+        explained = explain(fairgate, "pod/kept", "-n", mine).stdout
+        assert f"required anti-affinity of pod {theirs}/culprit (topology key zone: 1 node)" in explained
+        person = Person(cluster, "paula", mine)
+        seen = person.fairgate("explain", "pod/kept", "-n", mine, "--policy", fairgate.policy).output
+        assert "of a pod of another namespace" in seen
+        assert "existing pods anti-affinity rules" in seen
+        assert "culprit" not in seen
+        attacker.api.delete(f"/api/v1/namespaces/{theirs}/pods/culprit")
+        wait_bound(cluster, mine, "kept")
 
 
 def test_a_pod_of_all_cpus_of_a_node_holds_back_no_other_while_daemons_run_everywhere(cluster):

@@ -320,3 +320,17 @@ def test_a_job_that_another_cluster_runs_is_not_explained_and_says_why(run, tmp_
         "Job vision/resnet50: not judged: spec.managedBy is kueue.x-k8s.io/multikueue, which runs it in another cluster"
     )
     assert want in result.output
+
+
+def test_pods_whose_anti_affinity_keeps_a_new_one_off_are_named(run, tmp_path):
+    from_all = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, "namespaceSelector": {}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [from_all]}}
+    culprit = b.pod("logs", namespace="serving", node="gpu-1", affinity=affinity)
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8, labels={"kubernetes.io/os": "linux"}), culprit])
+    (tmp_path / "pod.json").write_text(json.dumps(POD))
+    shown = " ".join(run("pod.json").output.split())
+    assert "kept off by required anti-affinity of pod serving/logs (topology key kubernetes.io/os: 1 node)" in shown
+    assert "other pods' anti-affinity keeps the pod off the nodes with room" in shown
+    [report] = json.loads(run("pod.json", "-o", "json").stdout)
+    want = {"namespace": "serving", "name": "logs", "key": "kubernetes.io/os", "nodes": 1}
+    assert report["keptOffBy"] == [want]

@@ -73,7 +73,15 @@ class TestPools:
         delete_by_force(place, *(resident(10, node="a0", is_acknowledged=False) for _ in range(2)))
         assert admitted(admit(pod(1, pool="a"), ALICE, place)).node_choice.nodes == ("a0",)
         delete_by_force(place, resident(10, node="a0"))
-        assert codes(admit(pod(1, pool="a"), ALICE, place)) == [Code.POOL_FULL], "its containers may have them all"
+        waits = admitted(admit(pod(1, pool="a"), ALICE, place))
+        assert [each.code for each in waits.warnings] == [Code.NO_ROOM_NOW], "its containers may have them, for a time"
+
+    def test_a_pin_is_refused_where_the_end_of_pods_deleted_by_force_makes_no_room(self):
+        place = self.place()
+        place.set_pod(resident(9, node="a0"))
+        delete_by_force(place, resident(1, node="a0"))
+        assert codes(admit(pod(2, pool="a"), ALICE, place)) == [Code.POOL_FULL]
+        assert [each.code for each in admitted(admit(pod(1, pool="a"), ALICE, place)).warnings] == [Code.NO_ROOM_NOW]
 
     def test_any_pool_that_offers_all_capabilities_is_allowed(self):
         node_choice = admitted(admit(pod(1, requires=frozenset({"nvlink"})), ALICE, self.place())).node_choice

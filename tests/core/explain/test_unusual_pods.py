@@ -4,6 +4,8 @@ from tests.core.support.make import gpus, node, resident, world
 from webhook.core.explain.unusual_pods import stage_text, unusual_pods
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.pod import Obstacle, Unbound
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
 
 WHY = Unbound(Obstacle.OTHER, 'persistentvolumeclaim "data" not found')
 GONE = {"is_terminating": True, "deadline": 100}
@@ -47,8 +49,22 @@ def test_pods_without_gpus_and_usual_ones_are_left_out():
 
 
 def test_the_stage_of_one_pod_is_explained_where_it_is_unusual():
-    pod = resident(1, unbound=WHY)
-    assert 'persistentvolumeclaim "data" not found' in stage_text(pod, Stage.STALLED)
-    assert "charged to no team" in stage_text(pod, Stage.LOST)
-    assert "has not reported" in stage_text(pod, Stage.OVERDUE)
-    assert [stage_text(pod, each) for each in (Stage.ADMITTED, Stage.WAITS, Stage.BOUND, Stage.ENDING)] == [""] * 4
+    pod, place = resident(1, unbound=WHY), there()
+    assert 'persistentvolumeclaim "data" not found' in stage_text(pod, Stage.STALLED, place)
+    assert "charged to no team" in stage_text(pod, Stage.LOST, place)
+    assert "has not reported" in stage_text(pod, Stage.OVERDUE, place)
+    usual = Stage.ADMITTED, Stage.WAITS, Stage.BOUND, Stage.ENDING
+    assert [stage_text(pod, each, place) for each in usual] == [""] * 4
+
+
+def test_the_pod_whose_anti_affinity_keeps_one_off_is_named_where_it_is_known():
+    why = Unbound(Obstacle.PEERS, "node(s) didn't satisfy existing pods anti-affinity rules")
+    kept = resident(1, uid="kept", unbound=why)
+    from_all = AffinityRule(("os",), True, LabelSelector(()), EVERY_NAMESPACE)
+    culprit = resident(0, uid="cpu-only", namespace="team-z", node="n0", anti_affinity_rules=(from_all,))
+    nodes = [node("n0", labels={"os": "linux"}), node("n1", labels={"os": "linux"})]
+    seen = stage_text(kept, Stage.STALLED, world(nodes=nodes, residents=[culprit, kept]))
+    assert "of pod team-z/cpu-only (topology key os: 2 nodes) keeps it off every node: node(s) didn't satisfy" in seen
+    unseen = stage_text(kept, Stage.STALLED, world(nodes=nodes, residents=[kept]))
+    assert "of a pod of another namespace" in unseen
+    assert "didn't satisfy existing pods anti-affinity rules" in unseen

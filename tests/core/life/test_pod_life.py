@@ -20,6 +20,7 @@ def stage(pod, *, now=50, lost=False):
         (Obstacle.ROOM, Stage.WAITS),
         (Obstacle.NODES, Stage.WAITS),
         (Obstacle.GATE, Stage.STALLED),
+        (Obstacle.PEERS, Stage.STALLED),
         (Obstacle.OTHER, Stage.STALLED),
     ],
 )

@@ -15,11 +15,12 @@ from webhook.core.model.labels import pack
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import LabelSelector, Mode
 from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.topology import AffinityRule, SpreadRule
+from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule, SpreadRule
 from webhook.core.peers.pod_counts import PlacedPod
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 
 APART = AffinityRule(("host",), True, OF_APP)
+APART_FROM_ALL = AffinityRule(("zone",), True, LabelSelector(()), EVERY_NAMESPACE)
 TOGETHER = AffinityRule(("zone",), False, OF_APP)
 
 
@@ -265,6 +266,14 @@ def test_anti_affinity_of_running_pods_excludes_pods_without_rules():
     assert node_choice_of(place(existing), web(labels={"app": "db"})).nodes[0] == "a0"
     wide = on("a0", labels={}, anti_affinity_rules=(APART._replace(keys=("zone",)),))
     assert node_choice_of(place(wide), web()).nodes == ("b0", "b1")
+
+
+def test_anti_affinity_to_all_namespaces_excludes_pods_of_others_until_its_pod_ends():
+    found = place(on("a0", labels={}, uid="x", namespace="other", anti_affinity_rules=(APART_FROM_ALL,)))
+    assert node_choice_of(found, web()).nodes == ("b0", "b1")
+    assert node_choice_of(found, web(labels={"app": "db"})).nodes == ("b0", "b1")
+    found.remove_pod("x")
+    assert "a0" in node_choice_of(found, web()).nodes
 
 
 def test_anti_affinity_of_assumed_pods_excludes_others():

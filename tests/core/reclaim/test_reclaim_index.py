@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core.support.make import policy
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod
 from webhook.core.model.names import GangId, Namespace, TeamName, Uid, WorkloadName
-from webhook.core.model.pod import Handling
+from webhook.core.model.pod import Handling, Obstacle, Unbound
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.replica import Replica
 from webhook.core.model.selector import Operator, Requirement
@@ -352,3 +352,12 @@ def test_no_budget_covers_a_borrower_that_does_not_run_yet():
     there = index_of(borrower("a", labels={"app": "kept"}, is_starting=True), borrower("b", labels={"app": "kept"}))
     there.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=0))
     assert {each.uid: bool(each.guards) for each in there.victim_index} == {"a": False, "b": True}
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "want"), [(Obstacle.OTHER, ["p"]), (Obstacle.PEERS, []), (Obstacle.GATE, []), (Obstacle.ROOM, [])]
+)
+def test_only_pods_that_nothing_else_can_help_are_stalled(obstacle, want):
+    found = borrower("p", on=None)
+    index = index_of(replace(found, pod=found.pod._replace(unbound=Unbound(obstacle, "why"))))
+    assert [each.uid for each in index.stalled()] == want

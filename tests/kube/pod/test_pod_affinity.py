@@ -6,7 +6,7 @@ from tests import builders as b
 from tests.kube.pod.test_pods import pod_of, resident
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import Operator, Requirement
-from webhook.core.model.topology import AffinityRule
+from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 OF_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
@@ -113,3 +113,12 @@ def test_anti_affinity_of_an_existing_pod_is_read():
     assert resident(b.pod(node="n1", affinity={"podAntiAffinity": 7})).anti_affinity_rules == (), (
         "it exists nevertheless"
     )
+
+
+def test_anti_affinity_to_all_namespaces_is_read_of_a_pod_on_a_node_alone():
+    to_all = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, "namespaceSelector": {}}
+    some = to_all | {"namespaceSelector": {"matchLabels": {"team": "a"}}}
+    want = AffinityRule(("kubernetes.io/os",), True, LabelSelector(()), EVERY_NAMESPACE)
+    affinity = {"podAntiAffinity": {REQUIRED: [to_all, some]}}
+    assert resident(b.pod(node="n1", affinity=affinity)).anti_affinity_rules == (want,)
+    assert resident(b.pod(affinity=affinity)).anti_affinity_rules == (), "others need not keep it yet"

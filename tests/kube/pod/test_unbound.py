@@ -9,6 +9,7 @@ from webhook.core.model.pod import Obstacle
 from webhook.kube.objects import objects
 from webhook.kube.pod.unbound import MAX_WHY, read_condition, without_names
 
+KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
 TAIL = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
 
 
@@ -41,6 +42,13 @@ def obstacle(message, **more):
             Obstacle.OTHER,
         ),
         ("0/4 nodes are available: 4 node(s) had volume node affinity conflict.", Obstacle.OTHER),
+        (f"0/4 nodes are available: 4 {KEPT_OFF}.", Obstacle.PEERS),
+        (f"0/4 nodes are available: 1 node(s) were unschedulable, 3 {KEPT_OFF}.", Obstacle.PEERS),
+        (f"0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 3 {KEPT_OFF}.", Obstacle.OTHER),
+        (
+            "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't satisfy existing pods anti-affinity rules.",
+            "room",
+        ),
         ("minCount (4) cannot be satisfied: 2 scheduled, 1 remaining", Obstacle.NODES),
         (
             "pod group is unschedulable, pod group is unschedulable, 0/2 placements are available, first placement "
@@ -108,6 +116,7 @@ def test_without_a_report_nothing_is_known(conditions):
         "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) had untolerated taint {team: secret}.",
         "0/4 nodes are available: 4 node(s) had untolerated taint {team: secret}.",
         '0/4 nodes are available: persistentvolumeclaim "secret" not found.',
+        f"0/4 nodes are available: 1 node(s) had untolerated taint {{secret}}, 3 {KEPT_OFF}.",
         "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining: secret",
         "",
     ],

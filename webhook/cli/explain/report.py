@@ -142,6 +142,15 @@ class UpdateReport(msgspec.Struct, rename="camel"):
     gpus: str
 
 
+class ExcluderReport(msgspec.Struct, rename="camel"):
+    """A pod whose required anti-affinity keeps others off the nodes of its domain."""
+
+    namespace: str
+    name: str
+    key: Annotated[str, msgspec.Meta(description="the topology key of that term")]
+    nodes: Annotated[int, msgspec.Meta(description="in the domain")]
+
+
 class ExplanationReport(msgspec.Struct, rename="camel"):
     """One decision, step by step."""
 
@@ -173,6 +182,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
         list[DomainReport],
         msgspec.Meta(description="where the pod's gang may be placed together, the best ten by level"),
     ]
+    kept_off_by: Annotated[list[ExcluderReport], msgspec.Meta(description="that may be listed, if it would not run")]
     smaller: Annotated[dict[str, str] | None, msgspec.Meta(description="the largest lesser request that would run now")]
     elsewhere: Annotated[list[str], msgspec.Meta(description="pools in which it would run now")]
     update: Annotated[
@@ -230,6 +240,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         ],
         holders=[HolderReport(name, format_gpus(held)) for name, held in explanation.holders],
         pools=[_pool(step) for step in explanation.pools],
+        kept_off_by=[ExcluderReport(*each) for each in explanation.excluders],
         domains=[
             DomainReport(level.key, room.name, room.holds, room.is_enough)
             for level in (explanation.domains.levels if explanation.domains is not None else ())

@@ -122,6 +122,7 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, list[Part]]]:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
     if explanation.domains is not None:
         yield "domains", [Text(line) for line in _domains(explanation.domains, explanation.decision)]
+    yield from _kept_off(explanation)
     yield "outcome", [_outcome(verdict)]
     if explained.line is not None:
         yield "line", [Text(each, style="yellow") for each in line_lines(explained.line, now=explained.now)]
@@ -134,6 +135,11 @@ def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, list[Part]]]:
         yield "events", [Text(line) for line in lines]
     if instead := list(_instead(explanation)):
         yield "instead", [Text(each, style="cyan") for each in instead]
+
+
+def _kept_off(explanation: Explanation) -> Iterator[tuple[str, list[Part]]]:
+    if explanation.excluders:
+        yield "kept off", [Text(f"by required anti-affinity of {some(each.text for each in explanation.excluders)}")]
 
 
 def _demand(demand: Demand) -> str:

@@ -104,7 +104,7 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
         text(annotations.get(keys.EVICT_FOR)),
         _evicted_at(pod),
         "" if stage is None else str(stage),
-        "" if found is None or stage is None else stage_text(found, stage),
+        "" if found is None or stage is None else stage_text(found, stage, world),
         "" if found is None else idle_text(found, world.policy),
     )
     template = read_template(pod, namespace=Namespace(namespace), world=world)

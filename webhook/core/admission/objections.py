@@ -1,9 +1,12 @@
 """The reasons that refuse a pod on the nodes that were chosen for it, with advice."""
 
+from collections import Counter, defaultdict
+
 from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.node_choice import ChargedChoice
 from webhook.core.admission.pools import may_grow
-from webhook.core.admission.unplaced import never_refusal, shortage_of
+from webhook.core.admission.unplaced import could_hold, never_refusal, shortage_of
+from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Pool
 from webhook.core.model.reason import Code, Reason
@@ -59,7 +62,22 @@ def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World)
     if never_fits and pod.requires:
         facts = {"offered": tuple(sorted(pod.requires)), "why": shortage_of(note)}
         return Reason(Code.POOL_UNFIT, "the pod is bound to pools that offer {offered}: {why}", facts)
-    if pod.pool is not None and not may_grow(pools, world):
+    if pod.pool is not None and not may_grow(pools, world) and not _has_room_soon(pod, pools, world):
         facts = {"pool": pod.pool, "why": shortage_of(note)}
         return Reason(Code.POOL_FULL, "the pod is pinned to pool {pool}: {why}", facts)
     return never_refusal(pod, pools, world) if never_fits else None
+
+
+def _has_room_soon(pod: Pod, pools: tuple[Pool, ...], world: World) -> bool:
+    """Whether some node has the pod's room but for what pods deleted by force may still use: that has a known end."""
+    lingering: dict[NodeName, Counter[ResourceName]] = defaultdict(Counter)
+    for usage in world.usage_by_team().values():
+        for left in filter(None, map(world.pod, usage.lingering_uids())):
+            if left.node is not None:
+                lingering[left.node].update(dict(left.demand.requests))
+    able = could_hold(pod, pools, world) & world.fleet.open_bits if lingering else 0
+    return any(
+        able & world.fleet.bit(node)
+        and all(world.fleet.free(node, name) + ends[name] >= amount for name, amount in pod.demand.requests)
+        for node, ends in lingering.items()
+    )

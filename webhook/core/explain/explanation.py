@@ -15,7 +15,7 @@ from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejections
 from webhook.core.explain.candidates import Candidates, Exclusion, NodeSearch
 from webhook.core.explain.domains import DomainSteps, domain_steps
-from webhook.core.explain.obstacles import obstacles
+from webhook.core.explain.obstacles import Excluder, excluders, obstacles
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Decision, Deny
 from webhook.core.model.demand import Demand, demand_of
@@ -63,6 +63,7 @@ class Explanation:
     empty for a pod with an early decision. `smaller` is the largest smaller demand that would run now, `elsewhere` are
     the pools in which the unchanged pod would run now. Both are computed only if the pod would not run as requested.
     `domains` are those in which its gang may be placed together.
+    `excluders` are the known pods whose anti-affinity excludes nodes, where the pod would not run.
     `update` are the pods that its Deployment's update replaces, where the pod would not run beside them.
     """
 
@@ -79,6 +80,7 @@ class Explanation:
     elsewhere: tuple[PoolName, ...] = ()
     domains: DomainSteps | None = None
     update: OldPods | None = None
+    excluders: tuple[Excluder, ...] = ()
 
     @property
     def runs_now(self) -> bool:
@@ -109,6 +111,7 @@ def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | No
         elsewhere=() if runs_now else tuple(_elsewhere(pod, requester, world)),
         domains=domain_steps(assessed, world),
         update=None if runs_now else old_pods(pod, world),
+        excluders=() if runs_now else excluders(pod, world),
     )
 
 

@@ -1,17 +1,22 @@
 """Everything that excludes one node for a pod, each with what is requested and what the node has. Pure.
 
-`candidates` reports the first cause for every node, this module all causes for one.
+`candidates` reports the first cause for every node, this module all causes for one; and the pods whose required
+anti-affinity excludes nodes.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from webhook.core.explain.candidates import topology_obstacle
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import CPU, HOST_PORT, MEMORY, ResourceName
+from webhook.core.model.names import CPU, HOST_PORT, MEMORY, Namespace, ResourceName
 from webhook.core.model.node import Node
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Operator, Requirement, Taint
+from webhook.core.model.text import plural, printable
 from webhook.core.peers.topology_filter import TopologyFilter
 from webhook.core.placement.fleet import Fleet
+from webhook.core.world.world import World
 
 _GIB = 1 << 30
 
@@ -30,6 +35,40 @@ def obstacles(
         reasons.append("no single GPU of it has as much free as the pod asks for")
     topology = topology_obstacle(spread, fleet.bit(node.name))
     return (*reasons, topology) if topology is not None else tuple(reasons)
+
+
+class Excluder(NamedTuple):
+    """A pod whose required anti-affinity keeps another off the nodes of its domain of a topology key."""
+
+    namespace: Namespace
+    name: str
+    key: str
+    nodes: int
+
+    @property
+    def text(self) -> str:
+        """The text for people: which pod, by which key, and off how many nodes."""
+        return f"pod {self.namespace}/{printable(self.name)} (topology key {self.key}: {plural(self.nodes, 'node')})"
+
+
+def excluders(pod: Pod | Resident, world: World) -> tuple[Excluder, ...]:
+    """Return the known pods whose required anti-affinity excludes nodes for a pod, those of the most nodes first."""
+    fleet, found = world.fleet, []
+    for other in world.pods():
+        if not other.anti_affinity_rules or other.node is None or other.is_terminating or _is_same(pod, other):
+            continue
+        bit = fleet.bit(other.node)
+        for rule in other.anti_affinity_rules:
+            domains = fleet.domains(rule.keys[0])
+            value = domains.value(bit.bit_length() - 1)
+            if value is not None and rule.applies_to(pod.namespace, pod.labels, home=other.namespace):
+                number = domains.members[value].bit_count()
+                found.append(Excluder(other.namespace, other.name, rule.keys[0], number))
+    return tuple(sorted(set(found), key=lambda each: (-each.nodes, each)))
+
+
+def _is_same(pod: Pod | Resident, other: Resident) -> bool:
+    return isinstance(pod, Resident) and pod.uid == other.uid
 
 
 def _closed(node: Node) -> Iterator[str]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from webhook.core.explain.obstacles import excluders
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.amount import Units
-from webhook.core.model.pod import Resident
+from webhook.core.model.pod import Obstacle, Resident
 from webhook.core.model.text import plural, plural_gpus, printable
 from webhook.core.world.world import World
 
@@ -18,6 +19,8 @@ _WHAT: Final = {
     Stage.OVERDUE: "past the time that their nodes had to end them: charged until their nodes report that",
     Stage.LOST: "past their deletion deadlines on lost nodes: charged to no team",
 }
+
+_UNSEEN: Final = "a pod of another namespace, which users who may list all pods see here,"
 
 
 class UnusualPods(NamedTuple):
@@ -48,9 +51,15 @@ def unusual_pods(world: World) -> Iterator[UnusualPods]:
             yield UnusualPods(stage, tuple(pods), sum(pod.demand.gpus for pod in pods))
 
 
-def stage_text(pod: Resident, stage: Stage) -> str:
-    """Return what is unusual about the stage of one pod, "" for nothing."""
+def stage_text(pod: Resident, stage: Stage, world: World) -> str:
+    """Return what is unusual about the stage of one pod, "" for nothing. The pods in a text are those of the world."""
     match stage:
+        case Stage.STALLED if pod.unbound is not None and pod.unbound.obstacle is Obstacle.PEERS:
+            found = excluders(pod, world)
+            more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+            which = ", ".join(each.text for each in found[:NAMED]) + more or _UNSEEN
+            why = printable(pod.unbound.why)
+            return f"required anti-affinity of {which} keeps it off every node: {why}. It is charged and keeps no room"
         case Stage.STALLED:
             why = "" if pod.unbound is None else f": {printable(pod.unbound.why)}"
             return f"something else than room keeps it off every node{why}. It is charged and keeps no room"

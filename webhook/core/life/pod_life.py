@@ -88,6 +88,7 @@ _BY_OBSTACLE: Final[Mapping[Obstacle, Stage]] = {
     Obstacle.ROOM: Stage.WAITS,
     Obstacle.NODES: Stage.WAITS,
     Obstacle.GATE: Stage.STALLED,
+    Obstacle.PEERS: Stage.STALLED,
     Obstacle.OTHER: Stage.STALLED,
 }
 

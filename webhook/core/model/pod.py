@@ -157,12 +157,14 @@ class Obstacle(StrEnum):
     """What keeps a pod off every node, by the scheduler's report.
 
     ROOM: some node lacks what it requests. NODES: no node is there that it may use: an autoscaler, a repair or an end
-    of maintenance brings one. GATE: a scheduling gate. OTHER: anything else, such as a volume that does not exist.
+    of maintenance brings one. GATE: a scheduling gate. PEERS: required anti-affinity of pods on them. OTHER: anything
+    else, such as a volume that does not exist.
     """
 
     ROOM = "room"
     NODES = "nodes"
     GATE = "gate"
+    PEERS = "peers"
     OTHER = "other"
 
 

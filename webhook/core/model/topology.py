@@ -1,7 +1,7 @@
 """Topology domains, the nodes with one value of a label, and the rules of pods about other pods in them."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.model.names import Namespace
 from webhook.core.model.policy import LabelSelector
@@ -29,6 +29,10 @@ class SpreadRule(NamedTuple):
         return self.is_hard and self.honors_affinity and self.min_domains > 1
 
 
+EVERY_NAMESPACE: Final = (Namespace("*"),)
+"""The namespaces of a rule about all of them: no namespace has this name."""
+
+
 class AffinityRule(NamedTuple):
     """Inter-pod affinity: all required terms of a pod together, or one preferred or anti-affinity term.
 
@@ -44,7 +48,8 @@ class AffinityRule(NamedTuple):
 
     def applies_to(self, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace) -> bool:
         """Whether it applies to a pod; `home` is the namespace of the pod that has the rule."""
-        return namespace in (self.namespaces or (home,)) and self.selector is not None and self.selector.matches(labels)
+        is_about = self.namespaces == EVERY_NAMESPACE or namespace in (self.namespaces or (home,))
+        return is_about and self.selector is not None and self.selector.matches(labels)
 
     @property
     def is_hard(self) -> bool:

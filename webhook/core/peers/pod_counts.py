@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from webhook.core.model.counts import add_to
 from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.topology import AffinityRule, TopologyRule
+from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule, TopologyRule
 
 MAX_COUNTERS: Final = 512
 """Counters kept at a time, one per workload that spreads its pods; the oldest is computed again on the next query."""
@@ -74,6 +74,7 @@ AntiAffinityKey = tuple[Namespace, AffinityRule]
 
 _Counter = dict[NodeName, int]
 _CounterKey = tuple[Namespace, LabelSelector]
+_RulesByHome = dict[Namespace, dict[AffinityRule, _Counter]]
 _NO_RULES: Final[Mapping[AffinityRule, _Counter]] = {}
 
 
@@ -86,7 +87,7 @@ class PodCounts:
         self._own_keys: dict[_CounterKey, None] = {}  # counters by age, those queried by pods of their own namespace
         self._foreign_keys: dict[_CounterKey, None] = {}
         # by the namespace that the rule applies to, then by the namespace of the pods that have it
-        self._anti_affinity: dict[Namespace, dict[Namespace, dict[AffinityRule, _Counter]]] = {}
+        self._anti_affinity: dict[Namespace, _RulesByHome] = {}
         self._pods: dict[Namespace, int] = {}  # placed pods
 
     def on_nodes(
@@ -135,19 +136,10 @@ class PodCounts:
 
     def against(self, namespace: Namespace, labels: Mapping[str, str]) -> dict[AntiAffinityKey, Mapping[NodeName, int]]:
         """Return the anti-affinity rules against such a pod, with the number of pods that have them on each node."""
-        by_home = self._anti_affinity.get(namespace)
-        if by_home is None:
-            return {}
         found: dict[AntiAffinityKey, Mapping[NodeName, int]] = {}
-        for rule, nodes in islice(by_home.get(namespace, _NO_RULES).items(), MAX_OWN_RULES):
-            if rule.applies_to(namespace, labels, home=namespace):
-                found[namespace, rule] = nodes
-        for home, rules in islice(by_home.items(), MAX_FOREIGN_NAMESPACES + 1):
-            nodes_left = MAX_FOREIGN_NODES
-            for rule, nodes in islice(rules.items(), 0 if home == namespace else MAX_FOREIGN_RULES):
-                nodes_left -= len(nodes)
-                if nodes_left >= 0 and rule.applies_to(namespace, labels, home=home):
-                    found[home, rule] = nodes
+        for about in (namespace, *EVERY_NAMESPACE):
+            if (by_home := self._anti_affinity.get(about)) is not None:
+                found.update(_against(by_home, namespace, labels))
         return found
 
     def change(self, pod: CountedPod, node: NodeName, step: int) -> None:
@@ -214,3 +206,17 @@ def _counter_keys(namespace: Namespace, rules: Iterable[TopologyRule]) -> Iterat
         if rule.selector is not None:
             for about in (isinstance(rule, AffinityRule) and rule.namespaces) or (namespace,):
                 yield about, rule.selector
+
+
+def _against(
+    by_home: _RulesByHome, namespace: Namespace, labels: Mapping[str, str]
+) -> Iterator[tuple[AntiAffinityKey, _Counter]]:
+    for rule, nodes in islice(by_home.get(namespace, _NO_RULES).items(), MAX_OWN_RULES):
+        if rule.applies_to(namespace, labels, home=namespace):
+            yield (namespace, rule), nodes
+    for home, rules in islice(by_home.items(), MAX_FOREIGN_NAMESPACES + 1):
+        nodes_left = MAX_FOREIGN_NODES
+        for rule, nodes in islice(rules.items(), 0 if home == namespace else MAX_FOREIGN_RULES):
+            nodes_left -= len(nodes)
+            if nodes_left >= 0 and rule.applies_to(namespace, labels, home=home):
+                yield (home, rule), nodes

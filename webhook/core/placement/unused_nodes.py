@@ -95,7 +95,7 @@ class UnusedNodes:
         return bool(self._closed)
 
 
-_REFUSED: Final = frozenset({Obstacle.ROOM, Obstacle.OTHER})
+_REFUSED: Final = frozenset({Obstacle.ROOM, Obstacle.PEERS, Obstacle.OTHER})
 
 
 def _kind_of(pod: Pod | Resident) -> _Kind | None:

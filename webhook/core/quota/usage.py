@@ -112,6 +112,10 @@ class TeamUsage:
         """Find a pod's entry."""
         return self._entries.get(uid)
 
+    def lingering_uids(self) -> Iterator[Uid]:
+        """Yield the charges that pods deleted by force left."""
+        return (uid for uid, entry in self._entries.items() if entry.lingers) if self.lingering_pods else iter(())
+
     @property
     def used(self) -> Units:
         """The units of pods that exist."""

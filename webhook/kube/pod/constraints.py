@@ -159,19 +159,21 @@ def read_anti_affinity(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
     with suppress(ValueError):
         found = objects.read_part(_anti_affinity_part_decoder, affinity, where="spec.affinity")
         raw = b"" if found is None else bytes(found.pod_anti_affinity)
-        known = _ANTI_AFFINITIES.known.get(raw)
+        key = raw, bool(spec.node_name)
+        known = _ANTI_AFFINITIES.known.get(key)
         if known is None:
-            known = _anti_affinity(raw)
-            _ANTI_AFFINITIES.keep(raw, known, len(raw))
+            known = _anti_affinity(*key)
+            _ANTI_AFFINITIES.keep(key, known, len(raw))
         return known
     return ()
 
 
-def _anti_affinity(raw: bytes) -> tuple[AffinityRule, ...]:
+def _anti_affinity(raw: bytes, is_placed: bool) -> tuple[AffinityRule, ...]:
     found = objects.read_part(_anti_decoder, raw, where="spec.affinity.podAntiAffinity")
     if found is not None and number_of_terms(NO_TERMS, found) > bounds.POD_TERMS:
         return ()
-    return anti_affinity(tuple([rule for rule, _ in read_terms(NO_TERMS, found or NO_TERMS).rules]))
+    read = read_terms(NO_TERMS, found or NO_TERMS, is_placed=is_placed)
+    return anti_affinity(tuple([rule for rule, _ in read.rules]))
 
 
 def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> Placement:
@@ -250,7 +252,7 @@ def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
 
 
 _PLACEMENTS: Final = bounds.ByteCache[tuple[bytes, bytes, bytes, bytes], Placement]()
-_ANTI_AFFINITIES: Final = bounds.ByteCache[bytes, tuple[AffinityRule, ...]]()
+_ANTI_AFFINITIES: Final = bounds.ByteCache[tuple[bytes, bool], tuple[AffinityRule, ...]]()
 _TOLERATIONS: Final = bounds.ByteCache[bytes, tuple[Toleration, ...]]()
 _TERMS: Final = bounds.ByteCache[bytes, tuple[NodeTerm, ...]]()
 

@@ -9,7 +9,7 @@ import msgspec
 from webhook.core.model.names import Namespace
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import Operator, Requirement
-from webhook.core.model.topology import AffinityRule
+from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
 from webhook.kube.objects.label_selectors import Selector, selector_of, to_selector
 
 
@@ -76,9 +76,12 @@ def number_of_terms(affinity: Terms, anti_affinity: Terms) -> int:
     return sum(max(1, len(each.namespaces or ())) for each in terms)
 
 
-def read_terms(affinity: Terms, anti_affinity: Terms) -> InterPod:
-    """Translate a pod's terms of affinity and anti-affinity."""
-    rules = [_rule((term,), is_anti=True) for term in anti_affinity.required or ()]
+def read_terms(affinity: Terms, anti_affinity: Terms, *, is_placed: bool = False) -> InterPod:
+    """Translate a pod's terms of affinity and anti-affinity.
+
+    `is_placed`: the pod is on a node. Then its anti-affinity to all namespaces is read, too: others have to keep it.
+    """
+    rules = [_rule((term,), is_anti=True, may_be_all=is_placed) for term in anti_affinity.required or ()]
     if affinity.required:
         rules.append(_rule(affinity.required, is_anti=False))
     preferred = [
@@ -106,10 +109,14 @@ def _extended(rule: AffinityRule, keys: Keys, labels: Mapping[str, str]) -> Affi
     return rule._replace(selector=selector_of((*rule.selector.requirements, *more)))
 
 
-def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> tuple[AffinityRule, Keys] | None:
-    if any(term.namespace_selector is not None for term in terms):
+def _rule(
+    terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0, may_be_all: bool = False
+) -> tuple[AffinityRule, Keys] | None:
+    are_all = [_is_of_all(term) for term in terms if term.namespace_selector is not None]
+    if are_all and not (may_be_all and all(are_all)):
         return None
-    namespaces = {tuple(map(Namespace, sorted(set(term.namespaces or ())))) for term in terms}
+    named = {tuple(map(Namespace, sorted(set(term.namespaces or ())))) for term in terms}
+    namespaces = {EVERY_NAMESPACE} if are_all else named
     selectors = [to_selector(term.label_selector) for term in terms if term.label_selector is not None]
     if len(namespaces) > 1 or None in selectors:
         return None
@@ -119,6 +126,12 @@ def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> tuple[A
     mismatch = tuple([key for term in terms for key in term.mismatch_label_keys or ()])
     rule = AffinityRule(keys, is_anti, selector, namespaces.pop(), weight)
     return rule, Keys(match, mismatch) if match or mismatch else NO_KEYS
+
+
+def _is_of_all(term: Term) -> bool:
+    """Whether the term's namespaceSelector is empty, which selects all namespaces."""
+    found = None if term.namespace_selector is None else to_selector(term.namespace_selector)
+    return found is not None and not found.requirements
 
 
 def _all_of(selectors: list[LabelSelector | None]) -> LabelSelector:

@@ -29,6 +29,8 @@ _NODES: Final = (
     "waiting for the preemption",
 )
 """Of its filters by labels and taints, and of its gangs: nodes, or the other members, are still to come."""
+_PEERS: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+"""Of its filter by what pods on the nodes require: those pods may be anyone's."""
 _GROUP: Final = re.compile(
     r"minCount \(\d+\) (cannot be|is not yet) satisfied: \d+ scheduled, \d+ remaining"
     r"|\d+/\d+ placements are available|^pod group is unschedulable"
@@ -120,7 +122,8 @@ def _unbound(message: str) -> Unbound:
         return Unbound(Obstacle.ROOM)
     if _GROUP.search(why) is not None or all(any(words in part for words in _NODES) for part in parts):
         return Unbound(Obstacle.NODES, _shown(why))
-    return Unbound(Obstacle.OTHER, _shown(why))
+    is_for_peers = all(any(words in part for words in (*_NODES, _PEERS)) for part in parts)
+    return Unbound(Obstacle.PEERS if is_for_peers else Obstacle.OTHER, _shown(why))
 
 
 def without_names(message: object) -> str:
@@ -134,6 +137,8 @@ def without_names(message: object) -> str:
         case Obstacle.NODES:
             group = _GROUP.search(message)
             return "node(s) didn't match Pod's node affinity/selector" if group is None else group.group()
+        case Obstacle.PEERS:
+            return _PEERS
         case _:
             return "another reason than room"
 
