@@ -145,7 +145,11 @@ def _host_ports(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
 
     As in kube-scheduler, those of sidecars count, and those of other init containers do not.
     """
-    ports = [each for container in spec.containers for each in container.ports or () if each.host_port]
+    ports: list[objects.ContainerPort] = []
+    for container in spec.containers:
+        for each in container.ports or ():
+            if each.host_port:
+                ports.append(each)  # noqa: PERF401 - a comprehension costs more where there are none
     for container in spec.init_containers or ():
         if container.ports is not None and container.restart_policy == "Always":
             ports += container.ports
