@@ -53,7 +53,10 @@ def test_pods_that_kube_scheduler_refuses_for_a_cause_of_their_own_close_no_node
         attacker = make_attacker(cluster, fairgate.team_a)
         term = {"labelSelector": {"matchLabels": {"app": "own"}}, "topologyKey": "kubernetes.io/hostname"}
         apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-        fill(cluster, fairgate.team_b, 8, gpus=1, cpu="1", memory="1Gi", labels={TIER: "preemptible"})
+        borrows = {"gpus": 1, "cpu": "1", "memory": "1Gi", "labels": {TIER: "preemptible"}}
+        for node in nodes:  # room for one of the attacker's pods on each
+            selector = {"kubernetes.io/hostname": node}
+            fill(cluster, fairgate.team_b, 4, prefix=f"on-{node}-", nodeSelector=selector, **borrows)
         for number in range(4):
             attacker.create_pod(
                 pod(f"own-{number}", gpus=2, cpu="1", memory="1Gi", labels={"app": "own"}, affinity=apart)

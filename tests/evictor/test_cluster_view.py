@@ -31,6 +31,17 @@ async def test_users_of_a_claim_are_victims_and_each_is_as_the_world_counts_it_n
     assert len(view.reclaim_index.victim_index) == 0
 
 
+async def test_a_pod_that_came_before_its_claim_is_a_victim_once_that_is_known():
+    """Watches have no order: at the start of an evictor, pods may be listed before claims, and never change again."""
+    view = ClusterView(make.policy(resources=claims.BUILT_IN))
+    view.set_pod(borrower("a"))
+    assert len(view.reclaim_index.victim_index) == 0
+    view.world.set_device_class(claims.GPU_CLASS.name, claims.GPU_CLASS)
+    view.world.set_claim(claims.SHARED, claims.spec(2))
+    view.remove_pod("another")
+    assert held(view, "a") == (2, 2)
+
+
 def bare(uid, *, created, node="n0"):
     return ReclaimPod(make.resident(2, uid=uid, tier=None, node=node, created=created))
 

@@ -1,12 +1,20 @@
 """A scheduler that knows one constraint more than Fairgate: owners get their room, or an Event says why not."""
 
 import asyncio
-import random
-from dataclasses import replace
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.evictor.support.stage import NODES, PODS, fill
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from tests.evictor.support.stage import NODES, PODS, Stage, fill
+from tests.examples import examples
+from tests.virtual_time import VirtualTimeLoop
+from webhook.cluster.api.client import connect
 from webhook.evictor.backoff import TRIES
 from webhook.evictor.hold_manager import HOLD_SECONDS
 from webhook.kube.reclaim.holds import rfc3339
@@ -15,19 +23,28 @@ GRACE_SECONDS = 30
 BOUND_SECONDS = TRIES * (HOLD_SECONDS + GRACE_SECONDS + 30)
 """How long a pod waits at most for its room, or for an Event that says that it gets none."""
 
+GPUS = 4
+"""Of each node."""
+
 WHY = "0/4 nodes are available: 2 Insufficient nvidia.com/gpu, 2 node(s) exceed max volume count"
 
 
+@dataclass
 class Scheduler:
-    """Places pods of one GPU as kube-scheduler would, with a constraint that only it knows: `allowed` nodes by pod."""
+    """Places pods as kube-scheduler would, with a constraint that only it knows: `allows` a node to a pod, by names.
 
-    def __init__(self, stage, allowed):
-        self.stage = stage
-        self.allowed = allowed
+    Pods have one GPU where `gpus` says nothing else.
+    """
 
-    def free(self, node):
-        pods = self.stage.api.objects[PODS].values()
-        return 4 - sum(1 for each in pods if each["spec"].get("nodeName") == node)
+    stage: Stage
+    allows: Callable[[str, str], bool]
+    gpus: dict[str, int] = field(default_factory=dict)
+    why: str = WHY
+
+    def names_on(self, node):
+        """The pods on a node."""
+        pods = self.stage.api.objects[PODS].items()
+        return [key.partition("/")[2] for key, pod in pods if pod["spec"].get("nodeName") == node]
 
     def takes(self, node, pod):
         """Whether a node is open to a pod, has room for it, and is allowed to it."""
@@ -35,7 +52,9 @@ class Scheduler:
             return False
         values = {each.get("value") for each in pod["spec"].get("tolerations") or ()}
         is_open = all(taint.get("value") in values for taint in self.stage.taints(node))
-        return is_open and self.free(node) > 0 and node in self.allowed(pod["metadata"]["name"])
+        name = pod["metadata"]["name"]
+        used = sum(self.gpus.get(each, 1) for each in (*self.names_on(node), name))
+        return is_open and used <= GPUS and self.allows(name, node)
 
     def step(self):
         """Come to every pod once."""
@@ -46,7 +65,7 @@ class Scheduler:
             if node := next((each for each in sorted(nodes) if self.takes(each, pod)), None):
                 self.stage.api.keep(PODS, key, {**pod, "spec": {**pod["spec"], "nodeName": node}})
             elif not (pod.get("status") or {}).get("conditions"):
-                report = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": WHY}
+                report = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": self.why}
                 report["lastTransitionTime"] = rfc3339(int(self.stage.now()))
                 self.stage.api.keep(PODS, key, {**pod, "status": {"phase": "Pending", "conditions": [report]}})
 
@@ -57,9 +76,9 @@ class Scheduler:
             await asyncio.sleep(1)
 
 
-def ask(stage, name):
+def ask(stage, name, **more):
     """A guaranteed pod that no scheduler has come to yet."""
-    stage._pod(name, "team-b", "guaranteed", created=rfc3339(int(stage.now())))
+    stage._pod(name, "team-b", "guaranteed", created=rfc3339(int(stage.now())), **more)
 
 
 def is_bound(stage, name):
@@ -76,7 +95,7 @@ async def schedule(stage):
     tasks = []
 
     def start(allowed):
-        tasks.append(asyncio.create_task(Scheduler(stage, allowed).run()))
+        tasks.append(asyncio.create_task(Scheduler(stage, lambda name, node: node in allowed(name)).run()))
 
     yield start
     for task in tasks:
@@ -154,23 +173,117 @@ async def test_a_plan_ends_once_its_node_does_not_take_the_pod(stage, schedule):
         assert stage.api.objects[PODS]["team-b/b"]["spec"]["nodeName"] != held
 
 
-@pytest.mark.parametrize("seed", range(12))
-async def test_each_owner_gets_its_room_or_an_event_says_why(stage, schedule, seed):
-    dice = random.Random(seed)
-    nodes = [f"n{number}" for number in range(dice.randint(2, 4))]
-    full = [node for node in nodes if dice.random() < 0.7]
-    fill(stage, *full)
-    for node in set(nodes) - set(full):
-        stage.node(node)
-    names = [f"b{number}" for number in range(dice.randint(1, 3))]
-    allowed = {name: {node for node in nodes if dice.random() < 0.4} for name in names}
-    schedule(lambda name: allowed.get(name, set(nodes)))
-    async with stage.leader():
-        await asyncio.sleep(dice.choice([0, 20]))
-        for name in names:
-            ask(stage, name)
-            await asyncio.sleep(dice.randint(0, 5))
-        await asyncio.sleep(BOUND_SECONDS)
-    for name in names:
-        assert is_bound(stage, name) or reasons(stage, name, "CannotReclaim"), (seed, name, allowed[name])
-        assert len(reasons(stage, name, "Reclaiming")) <= TRIES, (seed, name)
+ZONE = "topology.kubernetes.io/zone"
+OF_ZONE = "0/4 nodes are available: 2 Insufficient nvidia.com/gpu, 2 node(s) had volume node affinity conflict"
+UNSEEN = 4
+"""Of each node: a resource that only the scheduler counts."""
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A constraint that only the scheduler knows.
+
+    `nodes` (a plugin) and `zones` (a volume) are those that are allowed to each owner; `apart`: one owner on each node;
+    `uses` is what each owner, and each borrower on a node, uses of the unseen resource, which an eviction frees.
+    """
+
+    nodes: tuple[frozenset[int], ...] | None = None
+    zones: tuple[str, ...] | None = None
+    apart: bool = False
+    uses: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """How many borrowers are on each node, and its zone; the GPUs of each owner, and how long after others it comes."""
+
+    borrowers: tuple[int, ...]
+    zones: tuple[str, ...]
+    owners: tuple[int, ...]
+    pauses: tuple[int, ...]
+    warms_up: int
+    hidden: Hidden
+
+    def allows(self, scheduler):
+        """Return the constraint, for a scheduler in this world."""
+        hidden = self.hidden
+
+        def uses(name):
+            return hidden.uses[int(name[1:].partition("-")[0]) % len(hidden.uses)]
+
+        def allowed(name, node):
+            place, number = int(node[1:]), int(name[1:].partition("-")[0])
+            if not name.startswith("b"):
+                return True
+            there = scheduler.names_on(node)
+            return (
+                (hidden.nodes is None or place in hidden.nodes[number])
+                and (hidden.zones is None or self.zones[place] == hidden.zones[number])
+                and not (hidden.apart and any(each.startswith("b") for each in there))
+                and (hidden.uses is None or sum(map(uses, (*there, name))) <= UNSEEN)
+            )
+
+        return allowed
+
+
+@st.composite
+def cases(draw):
+    nodes = draw(st.integers(1, 4))
+    few = st.lists(st.integers(1, GPUS), min_size=1, max_size=3).map(tuple)
+    owners = draw(few)
+    of_each = lambda values, count: st.tuples(*itertools.repeat(values, count))  # noqa: E731
+    zones = st.sampled_from("ab")
+    hidden = st.one_of(
+        st.builds(Hidden),
+        st.builds(Hidden, nodes=of_each(st.frozensets(st.integers(0, nodes - 1)), len(owners))),
+        st.builds(Hidden, zones=of_each(zones, len(owners))),
+        st.builds(Hidden, apart=st.just(value=True)),
+        st.builds(Hidden, uses=of_each(st.integers(0, UNSEEN + 1), 3)),
+    )
+    return Case(
+        borrowers=draw(of_each(st.sampled_from([GPUS, GPUS, 2, 0]), nodes)),
+        zones=draw(of_each(zones, nodes)),
+        owners=owners,
+        pauses=draw(of_each(st.integers(0, 40), len(owners))),
+        warms_up=draw(st.sampled_from([0, 20])),
+        hidden=draw(hidden),
+    )
+
+
+async def play(stage, case):
+    """Let the owners ask for room; return their names."""
+    gpus = {f"b{number}": size for number, size in enumerate(case.owners)}
+    for number, (count, zone) in enumerate(zip(case.borrowers, case.zones, strict=True)):
+        stage.node(f"n{number}", labels={ZONE: zone})
+        for place in range(count):
+            stage.borrower(f"n{number}-{place}", on=f"n{number}")
+    scheduler = Scheduler(stage, lambda *_: True, gpus, OF_ZONE if case.hidden.zones is not None else WHY)
+    scheduler.allows = case.allows(scheduler)
+    running = asyncio.create_task(scheduler.run())
+    try:
+        async with stage.leader():
+            await asyncio.sleep(case.warms_up)
+            for name, pause in zip(gpus, case.pauses, strict=True):
+                ask(stage, name, gpus=gpus[name])
+                await asyncio.sleep(pause)
+            await asyncio.sleep(BOUND_SECONDS)
+    finally:
+        running.cancel()
+    return list(gpus)
+
+
+@given(cases())
+@examples(25)
+def test_each_owner_gets_its_room_or_an_event_says_why(tmp_path, case):
+    async def run():
+        async with (
+            FakeApi(bookmark_seconds=10).serving() as api,
+            await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection,
+        ):
+            stage = Stage(api, connection)
+            for name in await play(stage, case):
+                assert is_bound(stage, name) or reasons(stage, name, "CannotReclaim"), name
+                assert len(reasons(stage, name, "Reclaiming")) <= TRIES, name
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(run())

@@ -160,6 +160,33 @@ def test_nodes_with_a_soft_taint_are_taken_last(cluster):
         assert wait_bound(cluster, fairgate.team_a, "last") == "node-0"
 
 
+def test_a_share_of_the_alternative_that_there_is_comes_back(cluster):
+    """A claim wants a device of one class, else two of another; nodes have only those of the second."""
+    make_nodes(cluster, 1, gpus=0)
+    for name in ("large", "small"):
+        make_class(cluster, name, name)
+    gpus = [device(f"gpu-{number}", attributes={"type": {"string": "small"}}) for number in range(2)]
+    make_slice(cluster, "node-0", "node-0", devices=gpus)
+    policy = "resources:\n" + "".join(
+        f"  deviceclass.resource.kubernetes.io/{name}: {{gpus: 1}}\n" for name in ("large", "small")
+    )
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate:
+        make_claim(cluster, fairgate.team_a, "two", "small", 2)
+        create_pod(cluster, fairgate.team_a, claiming("borrows", "two", labels=BORROW))
+        wait_bound(cluster, fairgate.team_a, "borrows")
+        either = [
+            {"name": name, "deviceClassName": name, "allocationMode": "ExactCount", "count": count}
+            for name, count in (("large", 1), ("small", 2))
+        ]
+        asked = {"devices": {"requests": [{"name": "r", "firstAvailable": either}]}}
+        claims = f"{DEVICES}/namespaces/{fairgate.team_b}/resourceclaims"
+        cluster.api.create(claims, {"metadata": {"name": "either"}, "spec": asked})
+        with evictor(fairgate):
+            create_pod(cluster, fairgate.team_b, claiming("owner", "either"))
+            assert wait_bound(cluster, fairgate.team_b, "owner") == "node-0"
+        assert not alive(cluster, fairgate.team_a)
+
+
 def test_the_node_that_is_nominated_to_a_pod_is_not_named(cluster):
     make_nodes(cluster, 2, gpus=8)
     urgent = {"metadata": {"name": "business"}, "value": 100000}

@@ -37,7 +37,7 @@ class ClusterView:
         self.marked: dict[NodeName, NodeHold | None] = {}
         self.changed = asyncio.Event()
         self._shadow_labels = ShadowLabels(self.world)
-        self._claiming: set[Uid] = set()
+        self._claiming: dict[Uid, ReclaimPod] = {}  # those that have no devices yet are not in the index
         self._recounted: set[Uid] = (
             set()
         )  # of those, pods that the world counts otherwise now: another user came or went
@@ -101,7 +101,7 @@ class ClusterView:
         self._leave_line(uid)
         self._shadow_labels.remove_pod(uid)
         self.reclaim_index.remove(uid)
-        self._claiming.discard(uid)
+        self._claiming.pop(uid, None)
         self._index_recounted()
         self.changed.set()
 
@@ -140,7 +140,7 @@ class ClusterView:
         """Index a pod with the demand that the world counts: only the world resolves its device claims."""
         uid, counted = gpu_pod.uid, self.world.pod(gpu_pod.uid) or gpu_pod.pod
         if counted.claims:
-            self._claiming.add(uid)
+            self._claiming[uid] = gpu_pod
         if counted.demand.gpus or counted.demand.devices:  # one that shares a claim may be charged nothing
             self.reclaim_index.set(replace(gpu_pod, pod=counted))
             self.changed.set()
@@ -149,7 +149,7 @@ class ClusterView:
 
     def _device_changed(self, _found: Any, _handle: str) -> None:  # noqa: ANN401 - of any kind of device
         """Count the pods again that claim devices: a claim, a class or a device changed."""
-        self._recounted |= self._claiming
+        self._recounted |= self._claiming.keys()
         self._index_recounted()
         self.changed.set()
 
@@ -160,9 +160,9 @@ class ClusterView:
     def _index_recounted(self) -> None:
         while self._recounted:
             uid = self._recounted.pop()
-            gpu_pod, counted = self.reclaim_index.get(uid), self.world.pod(uid)
-            if gpu_pod is not None and counted is not None and gpu_pod.demand != counted.demand:
-                self._index(gpu_pod)
+            indexed, counted = self.reclaim_index.get(uid), self.world.pod(uid)
+            if counted is not None and (indexed is None or indexed.demand != counted.demand):
+                self._index(self._claiming[uid])
 
     def _node_changed(self, node: objects.Node | None, name: str) -> None:
         marked = NodeName(name) in self.marked

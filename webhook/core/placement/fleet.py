@@ -168,7 +168,7 @@ class Fleet:
     def free(self, name: NodeName, resource: ResourceName) -> int:
         """Return the free amount of a resource on a node; negative where more is used than the node now has."""
         slot = self._slots.get(name)
-        index = index_of(self._free, resource)
+        index = self._free.get(resource) or index_of(self._free, resource)
         return 0 if slot is None or index is None else index.held(slot)
 
     def is_overbooked(self, name: NodeName, demand: Demand) -> bool:
@@ -194,7 +194,8 @@ class Fleet:
             return False
         ask = demand.per_device
         return (ask is None or bool(self._device_room.with_room(ask) >> slot & 1)) and all(
-            (index := index_of(self._free, resource)) is not None and index.held(slot) >= amount
+            (index := self._free.get(resource) or index_of(self._free, resource)) is not None
+            and index.held(slot) >= amount
             for resource, amount in demand.requests
         )
 
@@ -253,7 +254,7 @@ class Fleet:
 
     def having(self, resource: ResourceName, amount: int, among: int) -> int:
         """Return those of the slots with at least this free amount of one resource."""
-        index = index_of(self._free, resource)
+        index = self._free.get(resource) or index_of(self._free, resource)
         return 0 if index is None else among & index.at_least(amount)
 
     def largest_amount(self, resource: ResourceName, among: int) -> int:
@@ -290,12 +291,12 @@ class Fleet:
 
     def free_at(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
         """Return the free amount of a resource on some slots."""
-        index = index_of(self._free, resource)
+        index = self._free.get(resource) or index_of(self._free, resource)
         return [0] * len(slots) if index is None else index.held_at(slots)
 
     def allocatable_at(self, slots: Sequence[int], resource: ResourceName) -> list[int]:
         """Return the allocatable amount of a resource on some slots."""
-        index = index_of(self._capacity, resource)
+        index = self._capacity.get(resource) or index_of(self._capacity, resource)
         return [0] * len(slots) if index is None else index.held_at(slots)
 
     def amounts_at_best(self, slots: Sequence[int], resource: ResourceName) -> list[int]:

@@ -209,6 +209,8 @@ class RejectingNodes:
 
     def try_out(self, node: NodeName, namespace: Namespace, uid: Uid, demand: Demand) -> None:
         """Note that a pod is placed on a node: no other pod of its team that may be rejected tries it meanwhile."""
+        if not self.records:
+            return
         for shape, record in self._of(node, namespace).items():
             if record.times and not record.is_closed(self._now) and _has_shape(demand.requests, shape):
                 record.tried_until, record.tried_by = self._now + TRY_SECONDS, uid
@@ -268,7 +270,7 @@ class RejectingNodes:
     # -- queries
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.unused)
+        return bool(self.records or self.unused.closed)
 
     def avoided(self, team: TeamName, pod: Pod | Resident, fleet: Fleet) -> AvoidedNodes:
         """Return the nodes that a pod of a team may not use now, and those that it takes last."""

@@ -30,6 +30,6 @@ class StandingUse:
     def leaves(self, demand: Demand, among: int) -> int:
         """Return those of the slots where as much as a demand asks for is left, resource by resource."""
         for resource, amount in demand.requests:
-            index = index_of(self._left, resource)
+            index = self._left.get(resource) or index_of(self._left, resource)
             among &= 0 if index is None else index.at_least(amount)
         return among

@@ -39,15 +39,17 @@ class UnusedNodes:
 
     def __init__(self) -> None:
         self._waiting: dict[Uid, tuple[_Kind, NodeName, int]] = {}  # and since when
-        self._closed: dict[_Kind | None, dict[NodeName, int]] = {}  # and until when
+        self.closed: dict[_Kind | None, dict[NodeName, int]] = {}  # and until when
+        """The nodes that are closed to pods that are alike."""
         self._tidy_at = 0
 
     def see(self, pod: Resident, *, now: int) -> None:
         """Note a pod: what its scheduler reports where it has no node, or that it is on one."""
         if pod.node is not None:
-            self.forget(pod.uid)
-            if self._closed and (kind := _kind_of(pod)) in self._closed:
-                self._closed[kind].pop(pod.node, None)
+            if self._waiting:
+                self.forget(pod.uid)
+            if self.closed and (kind := _kind_of(pod)) in self.closed:
+                self.closed[kind].pop(pod.node, None)
             return
         kind, why = _kind_of(pod), pod.unbound
         if kind is None or pod.promised is None or why is None or why.obstacle not in _REFUSED:
@@ -61,38 +63,35 @@ class UnusedNodes:
 
     def tick(self, now: int, changes: NodeChanges) -> None:
         """Set the time: now and then close nodes that were not used for long, and open those that changed."""
-        if now < self._tidy_at or not (self._waiting or self._closed):
+        if now < self._tidy_at or not (self._waiting or self.closed):
             return
         self._tidy_at = now + TIDY_SECONDS
         changed = dict(changes.latest())
         for kind, node, since in self._waiting.values():
             if max(since, changed.get(node, 0)) + PATIENCE_SECONDS <= now:
-                self._closed.setdefault(kind, {})[node] = now + CLOSED_SECONDS
-        for alike, nodes in list(self._closed.items()):
+                self.closed.setdefault(kind, {})[node] = now + CLOSED_SECONDS
+        for alike, nodes in list(self.closed.items()):
             left = {
                 node: until
                 for node, until in nodes.items()
                 if now < until and changed.get(node, 0) + CLOSED_SECONDS <= until
             }
-            del self._closed[alike]
+            del self.closed[alike]
             if left:
-                self._closed[alike] = left
-        while len(self._closed) > MOST:
-            del self._closed[next(iter(self._closed))]
+                self.closed[alike] = left
+        while len(self.closed) > MOST:
+            del self.closed[next(iter(self.closed))]
 
     def closed_to(self, pod: Pod | Resident, fleet: Fleet) -> int:
         """Return the nodes that look free to a pod, and that pods like it did not use."""
         found = 0
-        for node in self._closed.get(_kind_of(pod), ()) if self._closed else ():
+        for node in self.closed.get(_kind_of(pod), ()) if self.closed else ():
             found |= fleet.bit(node)
         return fleet.with_room(pod.demand, found) if found else 0
 
     def has(self, pod: Pod | Resident) -> bool:
         """Whether any node is closed to a pod."""
-        return bool(self._closed) and _kind_of(pod) in self._closed
-
-    def __bool__(self) -> bool:
-        return bool(self._closed)
+        return bool(self.closed) and _kind_of(pod) in self.closed
 
 
 _REFUSED: Final = frozenset({Obstacle.ROOM, Obstacle.PEERS, Obstacle.OTHER})

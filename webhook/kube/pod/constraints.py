@@ -116,9 +116,11 @@ def read_placement(spec: objects.PodSpec) -> Placement:
 
 def with_volumes(constraints: Constraints, spec: objects.PodSpec, namespace: str) -> Constraints:
     """Add the claims of a pod's volumes: the first of many, as kube-scheduler checks the others."""
-    claims = (each.persistent_volume_claim for each in spec.volumes or ())
-    names = tuple(sorted({f"{namespace}/{claim.claim_name}" for claim in claims if claim is not None}))
-    return replace(constraints, volumes=names[: bounds.VOLUME_CLAIMS]) if names else constraints
+    names = set()
+    for each in spec.volumes or ():
+        if each.persistent_volume_claim is not None:
+            names.add(f"{namespace}/{each.persistent_volume_claim.claim_name}")
+    return replace(constraints, volumes=tuple(sorted(names)[: bounds.VOLUME_CLAIMS])) if names else constraints
 
 
 def node_terms(raw: bytes) -> tuple[NodeTerm, ...]:
