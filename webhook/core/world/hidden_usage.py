@@ -32,7 +32,7 @@ class Totals(NamedTuple):
 class Unnamed(NamedTuple):
     """What stands for the pods and nodes that a viewer may not list: the sums of teams, and the anonymous world.
 
-    `left` is what pods deleted by force left, which nobody can list.
+    `left` is what pods deleted by force left, which no list of pods shows.
     """
 
     totals: tuple[Totals, ...] = ()
