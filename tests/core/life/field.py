@@ -163,8 +163,8 @@ class Field:
         self._show(pod)
 
     def flip_minimum(self, pod):
-        """Its owner says that it must stay, or no longer does."""
-        pod.minimum = None if pod.minimum else 1
+        """Its owner says that three pods of its workload must stay, and then one, by turns."""
+        pod.minimum = 1 if pod.minimum == 3 else 3
         self._show(pod)
 
     def flip(self, pod):
@@ -348,8 +348,9 @@ class Field:
             deadline=pod.deadline or 0,
             created=pod.created,
             requested_tier=pod.wants,
-            replica=Replica(WorkloadName(f"{pod.team}/all"), pod.minimum),
+            replica=Replica(WorkloadName(f"{pod.team}/{int(pod.uid[5:]) % 2}"), pod.minimum),
             version=pod.patches,
+            is_ready=pod.node is not None,
         )
         self.world.set_pod(found)
         self.view.set_pod(found._replace(promised=None))
