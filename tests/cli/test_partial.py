@@ -114,9 +114,7 @@ async def test_fractional_usage_is_read(api, fairgate):
 
 
 @pytest.mark.parametrize("rights", ["all", "some"])
-async def test_what_pods_deleted_by_force_left_is_read_from_ledgers_with_any_rights(
-    api, fairgate, tmp_path, rights
-):
+async def test_what_pods_deleted_by_force_left_is_read_from_ledgers_with_any_rights(api, fairgate, tmp_path, rights):
     status = {"team": "vision", "used": "0", "reserved": "8", "preemptible": "8", "lingering": "8"}
     entry = {"uid": "p/lingers", "ns": "vision", "name": "p", "gpus": 8 * ONE_GPU, "tier": "preemptible"}
     entries = [entry | {"label": "preemptible", "lingers": 15}]

@@ -113,7 +113,7 @@ class HoldManager:
     def states(self, node: NodeName) -> bool:
         """Whether a node states all of the hold that it has."""
         node_hold = self.node_holds.get(node)
-        return node_hold is not None and _says(self._written.get(node), node_hold)
+        return node_hold is not None and node_hold.is_stated_by(self._written.get(node), late=HOLD_SECONDS // 2)
 
     def next_due(self) -> float | None:
         """Return when something is due without an event; None where nothing is."""
@@ -189,7 +189,7 @@ class HoldManager:
             kept = self._continued(kept, has_room=has_room)
             if kept != node_hold:
                 self._keep(node, kept)
-        self._evictions.end_finished(self._is_placed, now=now)
+        self._evictions.end_finished(self._reclaim_index.is_placed, now=now)
         return [target for target in self._evictions.take_withdrawn() if not self._reclaim_index.is_going(target.uid)]
 
     def node_actions(self, node: NodeName) -> NodeActions:
@@ -208,7 +208,7 @@ class HoldManager:
         return NodeActions(
             node,
             node_hold,
-            is_news=not (_says(self._written.get(node), node_hold) and self._evictions.is_written(node_hold)),
+            is_news=not (self.states(node) and self._evictions.is_written(node_hold)),
             to_tolerate=tuple(
                 [b for b in node_hold.beneficiaries if b.uid in waiting and not self._is_in(b, node_hold)]
             ),
@@ -281,10 +281,6 @@ class HoldManager:
     def _is_noticed(self, uid: Uid) -> bool:
         gpu_pod = self._reclaim_index.get(uid)
         return gpu_pod is not None and bool(gpu_pod.pod.notice_at)
-
-    def _is_placed(self, uid: Uid) -> bool:
-        gpu_pod = self._reclaim_index.get(uid)
-        return gpu_pod is not None and gpu_pod.pod.node is not None
 
     def _report_dropped(self, before: NodeHold, after: NodeHold | None, served: Mapping[Uid, TeamName]) -> None:
         """Report the pods of a hold that are placed, and count those that ended: others were evicted for nothing."""
@@ -392,12 +388,3 @@ class HoldManager:
             return
         if (seconds := self.waiting.fail(beneficiary.uid, is_own_fault=is_own_fault)) is not None:
             self._reporter.gave_up(beneficiary, seconds=seconds)
-
-
-def _says(written: NodeHold | None, node_hold: NodeHold) -> bool:
-    """Whether a node states all beneficiaries; others that it states are over, which the next leader sees."""
-    if written is None or written.id != node_hold.id:
-        return False
-    is_late = written.until + HOLD_SECONDS // 2 < node_hold.until
-    is_whole = set(node_hold.beneficiaries) <= set(written.beneficiaries)
-    return not is_late and is_whole and node_hold.places == written.places

@@ -104,7 +104,7 @@ def node_rows(world: World) -> Iterable[Row]:
 def maintenance_rows(world: World) -> Iterable[Row]:
     """Yield the GPUs of nodes in maintenance by model, as the nodes were before or are now, the larger."""
     found: dict[GpuModel, Units] = defaultdict(int)
-    for name in world.maintained:
+    for name in world.absent_nodes.maintained:
         now, before = world.fleet.get(name), world.absent_nodes.get(name)
         states = [each for each in (now if before else now and now.recovered, before) if each is not None]
         units = [each.gpus(world.policy.resources) for each in states]

@@ -18,9 +18,10 @@ from webhook.core.explain.queue_rows import QueueReader
 from webhook.core.life.pod_life import TERMS
 from webhook.core.line_reclaim.line_plan import plan_line
 from webhook.core.model.decision import Admit, Deny, Queue, lacks_room
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
 from webhook.core.model.pod import Handling, Obstacle, Resident, Unbound
 from webhook.core.model.policy import Department, OnLimit, OnNoRoom, QueueRules, ReclaimRules, Share
+from webhook.core.model.replica import Replica
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
@@ -67,6 +68,9 @@ class FieldPod:
     wants: Tier | None = None
     deadline: int | None = None
     leave_seconds: int = 0
+    minimum: int | None = None
+    patches: int = 0
+    """What its owner writes on it: how many replicas must stay, and what says nothing."""
 
     @property
     def obstacle(self):
@@ -88,6 +92,8 @@ class Field:
     count: int = 0
     repeats: list[Callable[[], None]] = field(default_factory=list)
     storming: tuple[str, ...] = ()
+    evicted: dict[Uid, int] = field(default_factory=dict)
+    """When each victim was first evicted."""
     lingers: dict[Uid, int] = field(default_factory=dict)
     """Until when a pod that was deleted by force stays charged."""
 
@@ -150,6 +156,16 @@ class Field:
             else:
                 self.delete(pod)
         return self.create(pod.team, pod.gpus, wants=pod.wants, never=pod.never)
+
+    def patch(self, pod):
+        """Its owner writes something on it: it has another resourceVersion."""
+        pod.patches += 1
+        self._show(pod)
+
+    def flip_minimum(self, pod):
+        """Its owner says that three pods of its workload must stay, and then one, by turns."""
+        pod.minimum = 1 if pod.minimum == 3 else 3
+        self._show(pod)
 
     def flip(self, pod):
         """Something keeps a pod off every node, or no longer does."""
@@ -260,6 +276,7 @@ class Field:
         for victim in dict.fromkeys(victim for move in moves for victim in move.victims):
             pod = self.pods[victim.uid]
             assert pod.tier == "preemptible", "no guaranteed pod is evicted"
+            self.evicted.setdefault(pod.uid, self.now)
             self.delete(pod, min(LONGEST_GRACE, 0 if pod.node is None else GRACE))
 
     def change_tiers(self):
@@ -331,6 +348,9 @@ class Field:
             deadline=pod.deadline or 0,
             created=pod.created,
             requested_tier=pod.wants,
+            replica=Replica(WorkloadName(f"{pod.team}/{int(pod.uid[5:]) % 2}"), pod.minimum),
+            version=pod.patches,
+            is_ready=pod.node is not None,
         )
         self.world.set_pod(found)
         self.view.set_pod(found._replace(promised=None))

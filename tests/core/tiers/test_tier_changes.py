@@ -152,13 +152,13 @@ def test_a_promotion_in_progress_is_neither_repeated_nor_forgotten():
     change, flight = charged(place)
     assert flight.is_promotion
     assert place.usage(A).guaranteed == gpus(20)
-    assert place.promotion(Uid("p")) == Unseen()
+    assert place.evidence(Uid("p"), is_promotion=True) == Unseen()
     assert changed_tiers(place) == []
     assert under_way(Uid("p"), place) == change
     place.set_pod(place.pod(Uid("p"))._replace(node="n0"))  # something else changed
-    assert place.promotion(Uid("p")) == Unseen()
+    assert place.evidence(Uid("p"), is_promotion=True) == Unseen()
     place.set_pod(place.pod(Uid("p"))._replace(tier_label="guaranteed", version=7))
-    assert place.promotion(Uid("p")) == Alive(7)
+    assert place.evidence(Uid("p"), is_promotion=True) == Alive(7)
     assert place.usage(A).guaranteed == gpus(20)
     place.set_pod(place.pod(Uid("p"))._replace(tier_label="preemptible"))  # the share was lowered meanwhile
     assert place.usage(A).guaranteed == gpus(18)
@@ -171,7 +171,7 @@ def test_a_promotion_that_failed_is_taken_back():
     assert (place.usage(A).guaranteed, place.usage(A).preemptible) == (0, gpus(2))
     place.assume(flight)
     place.remove_pod(Uid("p"))
-    assert place.promotion(Uid("p")) == Ended()
+    assert place.evidence(Uid("p"), is_promotion=True) == Ended()
     assert under_way(Uid("p"), place) is None
 
 
@@ -179,10 +179,10 @@ def test_a_replica_that_learns_late_of_a_promotion_knows_what_it_has_seen():
     _, flight = charged(made(borrower("p", 2)))
     place = made(guaranteed_pod("p", 2, version=9))
     place.assume(flight)
-    assert place.promotion(Uid("p")) == Alive(9)
+    assert place.evidence(Uid("p"), is_promotion=True) == Alive(9)
     empty = made()
     empty.assume(flight)
-    assert empty.promotion(Uid("p")) == Unseen()
+    assert empty.evidence(Uid("p"), is_promotion=True) == Unseen()
     empty.set_pod(borrower("p", 2))
     assert empty.usage(A).guaranteed == gpus(2)
 

@@ -205,7 +205,7 @@ def _may_wait(assessed: Assessment, world: World) -> bool:
         can_queue(team, world.policy)
         or team.name in world.rejecting_nodes.records
         or world.rejecting_nodes.unused.has(pod)
-        or bool(world.maintained)
+        or bool(world.absent_nodes.maintained)
         or bool(pod.foreign_gates)
         or (pod.gang is not None and pod.gang.is_requested)
         or may_wait_for_borrowers(assessed)

@@ -278,7 +278,7 @@ def _lessened(demand: Demand, slots: int, world: World) -> Statement:
         for each, _ in demand.requests
         if (most := at_best.get(each)) is not None
     )
-    if (what := world.maintained.get(name)) is not None:
+    if (what := world.absent_nodes.maintained.get(name)) is not None:
         return Statement(
             "node {node} offers {offers} now: its {what}", {"node": name, "offers": listed, "what": what.value}
         )

@@ -6,13 +6,12 @@ a device is unhealthy, and for five minutes after a device plugin is gone. A kub
 and a driver whose ResourceSlices are withdrawn, report nothing.
 """
 
-from collections.abc import Container
 from dataclasses import replace
 from typing import Final
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, ResourceName
-from webhook.core.model.node import Node
+from webhook.core.model.node import Maintenance, Node
 from webhook.core.model.selector import Constraints
 from webhook.core.placement.fleet import Fleet
 
@@ -24,9 +23,10 @@ _MAX_NODES: Final = 1000
 
 
 class AbsentNodes:
-    """The resources of nodes before they left or shrank."""
+    """The resources of nodes before they left or shrank; `maintained` are the nodes that operators change."""
 
     def __init__(self) -> None:
+        self.maintained: dict[NodeName, Maintenance] = {}
         self._fleet = Fleet()
         self._left_at: dict[NodeName, int | None] = {}  # None until the time is known; in the order of leaving
 
@@ -42,13 +42,20 @@ class AbsentNodes:
         if len(self._left_at) > _MAX_NODES:
             self._forget(next(iter(self._left_at)))
 
-    def tick(self, now: int, maintained: Container[NodeName] = ()) -> None:
+    def note_maintenance(self, node: Node) -> None:
+        """Record whether an operator changes a node."""
+        if node.maintenance is not None:
+            self.maintained[node.name] = node.maintenance
+        elif self.maintained:
+            self.maintained.pop(node.name, None)
+
+    def tick(self, now: int) -> None:
         """Forget nodes that have been absent for too long. A node is absent from the first tick after it left.
 
         Of nodes that are `maintained` the time does not run.
         """
         for name, left_at in list(self._left_at.items()):
-            if left_at is None or name in maintained:
+            if left_at is None or name in self.maintained:
                 self._left_at[name] = now
             elif left_at + ABSENT_SECONDS <= now:
                 self._forget(name)

@@ -90,7 +90,7 @@ class QueuePass:
         walk = _Walk()
         for turn in self._order.walk(walk.skipped):
             entry = turn.head.entry
-            if walk.closed and (limit := walk.closed_to(entry, is_owed=not turn.rank[0])) is not None:
+            if walk.over and (limit := self._closed_to(turn, walk, judge)) is not None:
                 self._note_claim(turn, Way.IN_TURN, OverLimit(limit))
                 continue
             way, verdict = self._judge(turn.head, walk, judge)
@@ -101,7 +101,7 @@ class QueuePass:
                     self._order.note_start(entry.team)
                     return NextEntry(entry, way)
                 case OverLimit(limit):
-                    self._wait_for_limit(limit, turn, walk, is_passed_over=is_passed_over)
+                    self._wait_for_limit(limit, turn, walk, judge)
                 case NoRoom() if is_passed_over:
                     walk.skipped.lots.add(turn.head.lot)
                 case NoRoom(keep, reach):
@@ -145,27 +145,63 @@ class QueuePass:
             self._order.note_claim(entry, is_claim=is_claim, is_denied=is_denied)
 
     def _is_passed_over(self, turn: Turn, way: Way, verdict: Verdict | None, judge: Judge) -> bool:
-        """Whether an entry holds nothing for those behind it: it waited too long for room, or has no place."""
-        entry, bound = turn.head.entry, self._rules.hold_back_seconds
-        match verdict:
-            case NoRoom() if way is Way.IN_TURN:
-                return self._hold_backs.is_over(entry.key, verdict, now=self._now, bound_seconds=bound)
-            case OverLimit(limit) if limit in entry.limits and self._is_strict_for(entry):
-                return not self._has_place(turn, limit, judge)
-        return False
+        """Whether an entry holds nothing for those behind it: it waited too long for room, or has no place.
 
-    def _wait_for_limit(self, limit: Hashable, turn: Turn, walk: "_Walk", *, is_passed_over: bool) -> None:
+        The place of one over a limit is looked for once it matters: here, if its team has a smaller entry, for the
+        claim on the share; and where it would close the limit to another (`_holder`).
+        """
+        entry = turn.head.entry
+        if isinstance(verdict, NoRoom):
+            bound = self._rules.hold_back_seconds
+            return way is Way.IN_TURN and self._hold_backs.is_over(
+                entry.key, verdict, now=self._now, bound_seconds=bound
+            )
+        if not (isinstance(verdict, OverLimit) and turn.rank[0] and self._is_strict_for(entry)):
+            return False
+        limit = verdict.limit
+        return (
+            limit in entry.limits and not self._is_over_for_all(turn, limit) and not self._has_place(turn, limit, judge)
+        )
+
+    def _wait_for_limit(self, limit: Hashable, turn: Turn, walk: "_Walk", judge: Judge) -> None:
         """Note that an entry waits for a limit, and the rest of its team if the limit has no room for any of it.
 
         After it has waited for long, what comes free under the limit accumulates for it.
         """
         entry, team = turn.head.entry, turn.team
-        if self._is_strict_for(entry) and not is_passed_over:
-            walk.closed.setdefault(limit, team.team)
-        if team.is_covered_by(limit) and (
-            walk.closed.get(limit) == team.team or team.smallest >= self._least_over.get(limit, entry.gpus)
+        if self._is_strict_for(entry):
+            walk.over.setdefault(limit, []).append(turn)
+        if self._is_over_for_all(turn, limit) or (
+            team.is_covered_by(limit) and self._holder(limit, walk, judge) == team.team
         ):
             walk.skipped.teams.add(team.team)
+
+    def _is_over_for_all(self, turn: Turn, limit: Hashable) -> bool:
+        """Whether a limit that an entry is over has no room for any entry of its team."""
+        team = turn.team
+        return team.smallest >= self._least_over.get(limit, turn.head.entry.gpus) and team.is_covered_by(limit)
+
+    def _closed_to(self, turn: Turn, walk: "_Walk", judge: Judge) -> Hashable | None:
+        """Return a limit that is closed to an entry; None if none is.
+
+        One inside its team's share waits for no other team: the shares under a limit fit in it together, so none
+        of them needs what another one has left.
+        """
+        entry = turn.head.entry
+        for limit in entry.limits:
+            holder = self._holder(limit, walk, judge) if limit in walk.over else None
+            if holder is not None and (turn.rank[0] or holder == entry.team):
+                return limit
+        return None
+
+    def _holder(self, limit: Hashable, walk: "_Walk", judge: Judge) -> TeamName | None:
+        """Return the team for whose entry a limit is closed to those behind: the first that has a place."""
+        over = walk.over.get(limit)
+        while over:
+            if self._has_place(over[0], limit, judge):
+                return over[0].team.team
+            del over[0]
+        return None
 
     def _has_place(self, turn: Turn, limit: Hashable, judge: Judge) -> bool:
         """Whether an entry would start if the limit had room; not if its team had enough entries judged for that."""
@@ -222,25 +258,16 @@ def _lane(entry: QueueEntry) -> LaneKey:
 
 @dataclass(slots=True)
 class _Walk:
-    """What one look through the order has found: who waits for room, and which limits are closed to those behind."""
+    """What one look through the order has found: who waits for room, and who for which limit."""
 
     skipped: Skipped = field(default_factory=Skipped)
-    closed: dict[Hashable, TeamName] = field(default_factory=dict)
-    """The limits that have no room for those behind, with the team of the entry for which it accumulates."""
+    over: dict[Hashable, list[Turn]] = field(default_factory=dict)
+    """The entries that have waited for long, by the limit that has no room for them."""
     teams: set[TeamName] = field(default_factory=set)
     kept: frozenset[NodeName] = _NOWHERE
     reach: frozenset[NodeName] | None = _NOWHERE
     _sites: set[Hashable] = field(default_factory=set)
     _is_everywhere: bool = False
-
-    def closed_to(self, entry: QueueEntry, *, is_owed: bool) -> Hashable | None:
-        """Return a limit that is closed to an entry; None if none is.
-
-        One inside its team's share waits for no other team: the shares under a limit fit in it together, so none
-        of them needs what another one has left.
-        """
-        found = (each for each in entry.limits if each in self.closed)
-        return next((each for each in found if not is_owed or self.closed[each] == entry.team), None)
 
     def is_ahead_of(self, entry: QueueEntry) -> bool:
         """Whether an entry before this one waits for room that this one might take."""

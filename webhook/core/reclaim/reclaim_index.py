@@ -119,6 +119,10 @@ class ReclaimIndex:
         """Whether a pod terminates, is evicted, or no longer exists."""
         return uid not in self._pods or uid in self._terminating or uid in self.evictions.awaited()
 
+    def is_placed(self, uid: Uid) -> bool:
+        """Whether a pod exists and has a node."""
+        return uid in self._pods and self._pods[uid].pod.node is not None
+
     def staying(self, uid: Uid) -> ReclaimPod | None:
         """Return a pod that exists and does not leave."""
         return None if self.is_going(uid) else self._pods[uid]

@@ -96,6 +96,15 @@ class NodeHold:
         """Whether it is part of moves that are under way."""
         return bool(self.places) or any(each.purpose is not Purpose.RECLAIM for each in self.beneficiaries)
 
+    def is_stated_by(self, written: "NodeHold | None", *, late: int) -> bool:
+        """Whether a node that was written so states all of it, with an end that is at most so many seconds `late`.
+
+        Other beneficiaries that it states are over, which the next leader sees.
+        """
+        if written is None or written.id != self.id or written.until + late < self.until:
+            return False
+        return set(self.beneficiaries) <= set(written.beneficiaries) and self.places == written.places
+
     def joined(self, move: Move, *, at: int, until: int) -> "NodeHold":
         """Return it with room for one more pod, and with that pod's victims."""
         waiting = move.waiting

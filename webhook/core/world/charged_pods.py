@@ -36,6 +36,7 @@ from webhook.core.quota.kept_room import EndedCharges
 from webhook.core.quota.tenancy import Tenancies
 from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.pod_index import PodIndex, PodPlace, PodRecord
+from webhook.core.world.waiting_pods import WaitingPods
 
 _BOUND: Final = Stage.BOUND
 _STANDING: Final = frozenset({Handling.DAEMON_SET, Handling.MIRROR})
@@ -90,6 +91,12 @@ class ChargedPods:
             if team.departments:
                 levels = [known.setdefault(each.name, DepartmentUsage(each)) for each in team.departments]
                 self.usage[team.name] = TeamUsage(tuple(levels))
+
+    def keep_room(self, team: TeamName, waiting: WaitingPods) -> None:
+        """Keep room under a team's limits for those of its waiting pods that reclaim makes it for."""
+        found, usage = self._policy.team(team), self.usage.get(team)
+        if found is not None and usage is not None:
+            usage.keep_room(team, waiting.kept(team), line=waiting.gpus(team), share=found.gpus.guaranteed)
 
     # -- pods
 

@@ -346,7 +346,7 @@ class LedgerSession:
 
     def _evidence(self, uid: Uid) -> Evidence:
         is_promotion = self.record.flights[uid].is_promotion
-        watched = self._world.promotion(uid) if is_promotion else self._world.evidence(uid)
+        watched = self._world.evidence(uid, is_promotion=is_promotion)
         return self._live_reads.get(uid, UNSEEN) if isinstance(watched, Unseen) else watched
 
 

@@ -16,7 +16,7 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
-from webhook.core.model.node import Maintenance, Node
+from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy
 from webhook.core.peers.pod_counts import PodCounts
@@ -57,7 +57,6 @@ class World:
         self._pods = self._charged.pods
         self._usage = self._charged.usage
         self.absent_nodes = AbsentNodes()
-        self.maintained: dict[NodeName, Maintenance] = {}  # the nodes that operators change
         self.keeping: set[NodeName] = set()  # the nodes that keep places for pods to come
         self._dra_slices = DraSlices()
         self.claims.classes.facts_of = self._dra_slices.facts_of
@@ -67,7 +66,7 @@ class World:
         self._assumed: dict[Uid, Evidence] = {}
         self.stages = PodStages(self._charged, policy.reclaim)
         self.waiting = WaitingPods()
-        self.waiting.on_kept = self._keep_room
+        self.waiting.on_kept = lambda team: self._charged.keep_room(team, self.waiting)
         self.waiting.is_charged = self.is_assumed
         self.gangs = GangMembers()
         self.gang_reservations = GangReservations()
@@ -108,8 +107,10 @@ class World:
         """Whether the ledger lists a pod, seen or not."""
         return uid in self._assumed
 
-    def evidence(self, uid: Uid) -> Evidence:
-        """Return what was seen of a pod that is assumed or exists."""
+    def evidence(self, uid: Uid, *, is_promotion: bool = False) -> Evidence:
+        """Return what was seen of a pod that is assumed or exists, or of the label of one that is promoted."""
+        if is_promotion:
+            return self._charged.promotion(uid)
         record = self._pods.get(uid)
         if record is not None and not record.is_reserved:
             return Alive(record.since)
@@ -119,10 +120,6 @@ class World:
         """Return the node whose room a pod takes: its own, or the one promised to it; None for none."""
         record = self._pods.get(uid)
         return None if record is None else record.node
-
-    def promotion(self, uid: Uid) -> Evidence:
-        """Return what was seen of the label of a promoted pod."""
-        return self._charged.promotion(uid)
 
     def usage(self, team: TeamName) -> TeamUsage:
         """Return the usage of a team, read-only."""
@@ -156,11 +153,9 @@ class World:
         return (record.pod for record in self._pods.all())
 
     def pods_on(self, node: NodeName, *, is_expected: bool = False) -> Iterator[Resident]:
-        """Yield the pods that are on a node; or those that are expected there, whose room is taken already."""
-        for uid in self._pods.on_node(node):
-            pod = self._pods[uid].pod
-            if (pod.node != node) is is_expected:
-                yield pod
+        """Return the pods that are on a node; or those that are expected there, whose room is taken already."""
+        there = (self._pods[uid].pod for uid in self._pods.on_node(node))
+        return (pod for pod in there if (pod.node != node) is is_expected)
 
     def without_decision(self, *, sharing: bool = False) -> Iterable[Uid]:
         """Return the GPU pods without a decision of the webhook; or those that share what others are charged for."""
@@ -178,7 +173,7 @@ class World:
         """Set the time, in seconds of Unix time: what lasts for a time ends here, for all who ask next."""
         if now != self.now:
             self.now = self.minimums.now = now
-            self.absent_nodes.tick(now, self.maintained)
+            self.absent_nodes.tick(now)
             self.rejecting_nodes.tick(now)
             self.waiting.tick(now)
             self.stages.tick(now)
@@ -195,7 +190,7 @@ class World:
         self._charged.set_policy(policy)
         self._assign_waiting()
         for team in self.waiting.teams():
-            self._keep_room(team)
+            self._charged.keep_room(team, self.waiting)
 
     def set_node(self, node: Node) -> None:
         """Add or update a node."""
@@ -217,8 +212,8 @@ class World:
         self.rejecting_nodes.remove_node(name)
         if self.is_live and (before := self.fleet.get(name)) is not None:
             self.absent_nodes.note(before)
+        self.absent_nodes.maintained.pop(name, None)
         self.fleet.remove(name)
-        self.maintained.pop(name, None)
         self.keeping.discard(name)
         self.stages.refresh(self._pods.on_node(name))
 
@@ -380,22 +375,12 @@ class World:
         self.fleet.set(node)
         self.rejecting_nodes.set_node(node, before=before)
         (self.keeping.add if node.kept else self.keeping.discard)(node.name)
-        if node.maintenance is not None:
-            self.maintained[node.name] = node.maintenance
-        elif self.maintained:
-            self.maintained.pop(node.name, None)
+        self.absent_nodes.note_maintenance(node)
 
     def _assign_waiting(self, namespace: Namespace | None = None) -> None:
         """Put the waiting pods of a namespace, or of all, in the lines of the teams that these belong to now."""
         for pod in [pod for pod in self.waiting.all() if namespace in (None, pod.pod.namespace)]:
             self.set_waiting(pod)
-
-    def _keep_room(self, team: TeamName) -> None:
-        """Keep room under a team's limits for those of its waiting pods that reclaim makes it for."""
-        found, usage = self.policy.team(team), self._usage.get(team)
-        if found is not None and usage is not None:
-            line = self.waiting.gpus(team)
-            usage.keep_room(team, self.waiting.kept(team), line=line, share=found.gpus.guaranteed)
 
     def _track(self) -> None:
         self.fleet.count_replicas(is_counted=self.policy.counts_replicas)
