@@ -122,3 +122,31 @@ def test_a_share_comes_back_from_pods_that_are_deleted_by_force_again_and_again(
     field.live(GONE)
     assert (field.starved(), asks.tier) == ([], "guaranteed")
     assert asks.node is not None
+
+
+def test_a_share_comes_back_though_pods_that_nothing_can_place_are_ahead_on_the_nodes():
+    """Found by the machine: what can never be placed was planned for first, and left no room for the pod in line."""
+    order = AnyOrder()
+    order.begin(["team-a", "team-a"], [None, Tier.PREEMPTIBLE, Tier.GUARANTEED, None, None])
+    guaranteed, preemptible = Tier.GUARANTEED, Tier.PREEMPTIBLE
+    order.create(team="team-b", gpus=1, never=True, wants=None)
+    order.node(name="n0", how="remove")
+    order.create(team="team-b", gpus=4, never=True, wants=guaranteed)
+    order.wait(seconds=96)
+    order.create(team="team-b", gpus=4, never=False, wants=guaranteed)
+    order.wait(seconds=11)
+    order.create(team="team-b", gpus=2, never=True, wants=preemptible)
+    order.create(team="team-a", gpus=1, never=False, wants=None)
+    order.wait(seconds=11)
+    order.create(team="team-a", gpus=2, never=False, wants=None)
+    order.create(team="team-a", gpus=2, never=True, wants=preemptible)
+    order.reject(number=10)
+    order.create(team="team-b", gpus=1, never=False, wants=None)
+    order.wait(seconds=400)
+    order.reject(number=17)
+    order.create(team="team-a", gpus=2, never=True, wants=preemptible)
+    order.wait(seconds=16)
+    order.create(team="team-a", gpus=2, never=True, wants=None)
+    order.node(name="n2", how="lose")
+    order.field.live(COMES_BACK)
+    assert order.field.starved() == [], order.field.why_waiting()

@@ -9,7 +9,7 @@ from webhook.core.reclaim.limit_levels import limit_levels
 from webhook.core.reclaim.limit_plan import Entitled, LimitLevel, LimitRound, plan_limits
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share
+from webhook.core.reclaim.reclaim_snapshot import may_take_room, pods_within_share
 from webhook.core.tiers.tier_changes import inside_share
 from webhook.core.world.world import World
 
@@ -31,8 +31,8 @@ def plan_line(
     A `snapshot` is only taken where some limit is short of room, or was.
 
     Pods that run as preemptible inside their own shares, such as back-fill, are spared: they do not borrow from others.
-    No room is counted on a node that is `held`: the webhook starts no pod there. Charged pods that wait for a node
-    take their room first.
+    No room is counted on a node that is `held`: the webhook starts no pod there. Charged pods that wait for room on
+    a node take it first.
     """
     kept_off = 0
     for node in held:
@@ -49,7 +49,8 @@ def plan_line(
     there = snapshot()
     levels = limit_levels(teams, world, leaving=[gpu_pod.uid for gpu_pod in there.leaving])
     has_room = {hold.waiting.uid for hold in there.holds}
-    ahead = [each for each in pods_within_share(reclaim_index, world) if each.uid not in has_room]
+    waits = (each for each in pods_within_share(reclaim_index, world) if each.uid not in has_room)
+    ahead = [each for each in waits if may_take_room(each)]
     by_right = {change.pod.uid for team in world.policy.teams for change in inside_share(team, world)}
     there = replace(there, spared=there.spared | by_right)
     return plan_limits(groups, levels, there, ahead=ahead, before=before)

@@ -104,6 +104,11 @@ def _is_complete(members: Iterable[ReclaimPod], ready: Set[Uid]) -> bool:
     return len(there) >= size and all(member.pod.uid in ready for member in there if member.is_waiting)
 
 
+def may_take_room(gpu_pod: ReclaimPod) -> bool:
+    """Whether a pod without a node would take room that comes free: its scheduler reports no other cause."""
+    return gpu_pod.report is None or _lacks_room(gpu_pod, has_holds=True)
+
+
 def _lacks_room(gpu_pod: ReclaimPod, has_holds: bool) -> bool:
     report = gpu_pod.report
     return report is not None and (report.is_for_room or (has_holds and report.is_for_taints))
