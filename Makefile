@@ -53,7 +53,7 @@ built: setup browser
 
 test: setup ## lint, types, layers, all without a control plane, and on a real one what README promises; WORKERS=2 for fewer at a time
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint built
-	$(BIN)/pytest -n $(WORKERS) -m 'not long and (promise or not cluster)' --limit-minutes 15 --limit-reruns 2
+	$(BIN)/pytest -n $(WORKERS) -m 'not long and (promise or not cluster)' --limit-minutes 25 --limit-reruns 2
 
 test-rest: setup ## on the real control plane, all that `make test` leaves out: scenarios, attacks, the chart, the commands of the docs
 	-@$(BIN)/python -m tests.control_plane.build --rest >/dev/null

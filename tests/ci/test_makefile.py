@@ -37,7 +37,7 @@ def make(tmp_path):
     return make
 
 
-PROMISES = "pytest -n 3 -m not long and (promise or not cluster) --limit-minutes 15 --limit-reruns 2"
+PROMISES = "pytest -n 3 -m not long and (promise or not cluster) --limit-minutes 25 --limit-reruns 2"
 REST = "pytest -n 3 -m cluster and not (promise or long or operators) --limit-minutes 45 --limit-reruns 2"
 
 

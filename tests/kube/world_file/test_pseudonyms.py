@@ -168,7 +168,7 @@ def test_a_malformed_decision_is_removed(mark):
 
 def gated(text, *gates):
     decision = {"demand": {b.GPU: "1"}, "gpus": "1", "mode": "queue", "nodes": []}
-    decision |= {"code": "WaitsForLimit", "policy": "p1", "at": "now"}
+    decision |= {"code": "WaitsForLimit", "policy": "p1", "of": "vision/secret-pod", "at": "now"}
     found = b.pod(
         "secret-pod",
         namespace="vision-secret",

@@ -242,6 +242,7 @@ class Pseudonyms:
             if "user" in decision:
                 decision["user"] = self.of("user", decision["user"])
             decision["nodes"] = [self.of("node", node) for node in decision["nodes"]]
+            decision.pop("of", None)  # the pod's name
             return json.dumps(decision, separators=(",", ":"))
         except (ValueError, KeyError, TypeError):
             return ""
