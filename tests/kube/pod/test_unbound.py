@@ -34,6 +34,11 @@ def obstacle(message, **more):
         ("0/4 nodes are available: 2 node(s) had untolerated taint(s), 2 node(s) were unschedulable.", Obstacle.NODES),
         ("0/0 nodes are available: no nodes available to schedule pods.", Obstacle.NODES),
         ("0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeAffinity].", Obstacle.NODES),
+        (  # the profile of the scheduler adds it, and no node of Fairgate's choice will do: others may
+            "0/4 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity, "
+            "3 node(s) didn't match Pod's node affinity/selector.",
+            Obstacle.OTHER,
+        ),
         ('0/4 nodes are available: persistentvolumeclaim "data" not found.', Obstacle.OTHER),
         ("0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims.", Obstacle.OTHER),
         (

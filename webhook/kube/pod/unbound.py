@@ -17,7 +17,6 @@ _ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
 """In messages of kube-scheduler's resource and device filters, and of its extenders that share GPUs."""
 _NODES: Final = (
     "node(s) didn't match Pod's node affinity/selector",
-    "node(s) didn't match scheduler-enforced node affinity",
     "node(s) didn't satisfy plugin(s) [NodeAffinity]",
     "node(s) had untolerated taint",
     "node(s) were unschedulable",
