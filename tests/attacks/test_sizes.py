@@ -82,9 +82,9 @@ def debugger(**fields: object) -> Json:
 def assert_can_be_evicted(cluster: ControlPlane, path: str, *, keeps: bool = False) -> None:
     """The evictor and a kubelet can write to it, and it can be evicted. `keeps`: it has finalizers."""
     api = cluster.api
-    api.patch(
-        path, {"metadata": {"annotations": {"fairgate.dev/evict-at": "2026-01-01T00:00:00Z"}}}, content_type=MERGE_PATCH
-    )
+    # as long as a notice, which only Fairgate may write
+    notice = {"metadata": {"annotations": {"fairgate.dev/waiting": "2026-01-01T00:00:00Z"}}}
+    api.patch(path, notice, content_type=MERGE_PATCH)
     message = {"type": "Ready", "status": "False", "reason": "x", "message": "m" * 10_000}
     api.patch(f"{path}/status", {"status": {"conditions": [message]}}, content_type=STRATEGIC_PATCH)
     namespace, name = path.split("/")[4], path.rsplit("/", maxsplit=1)[-1]
