@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import HOST_PORT, NodeName
 from webhook.core.model.node import Node
-from webhook.core.model.selector import HELD, Constraints, Toleration
+from webhook.core.model.selector import ANY_HOLD, Constraints
 from webhook.core.model.text import natural_sort_key
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import NO_SPREAD, TopologyFilter
@@ -82,7 +82,7 @@ class NodeSearch:
         room = fleet.with_room(demand, usable & self.spread.allowed)
         filters = _Filters(
             matching=matching,
-            matching_if_held=fleet.matching(self.constraints.joined(tolerations=(Toleration(HELD, exists=True),))),
+            matching_if_held=fleet.matching(self.constraints.joined(tolerations=(ANY_HOLD,))),
             able=fleet.with_capacity(demand, matching),
             could=fleet.could_hold(demand, matching),
         )

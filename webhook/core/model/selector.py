@@ -166,6 +166,10 @@ class Toleration(NamedTuple):
         return self.exists or (bool(self.key) and self.value == taint.value)
 
 
+ANY_HOLD: Final = Toleration(HELD, exists=True)
+"""Tolerates the taint of nodes whose room is held."""
+
+
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """The constraints of a pod on its node. Hashable: pods from one template share the same constraints.

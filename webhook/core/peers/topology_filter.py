@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import HELD, Constraints, Toleration
+from webhook.core.model.selector import ANY_HOLD, Constraints, Toleration
 from webhook.core.model.topology import AffinityRule, Domains, SpreadRule, TopologyRule
 from webhook.core.peers.pod_counts import AntiAffinityKey, PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 
-_ANY_TAINT = (Toleration(exists=True), Toleration(key=HELD, exists=True))
+_ANY_TAINT = (Toleration(exists=True), ANY_HOLD)
 
 
 class TopologyRequest(NamedTuple):

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from webhook.core.model.names import GangId, NodeName, ResourceName, Uid
-from webhook.core.model.selector import HELD, Toleration
+from webhook.core.model.selector import ANY_HOLD
 from webhook.core.model.tier import Tier
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Hold
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
-
-_ITS_HOLD: Final = Toleration(HELD, exists=True)
 
 
 def holds(reclaim_index: ReclaimIndex, node_holds: Iterable[NodeHold] | None = None) -> list[Hold]:
@@ -68,7 +65,7 @@ def is_served(beneficiary: Beneficiary, node: NodeName, reclaim_index: ReclaimIn
     gpu_pod = reclaim_index.get(beneficiary.uid)
     if gpu_pod is None or not waits_for(beneficiary, gpu_pod):
         return False
-    allowed = gpu_pod.constraints.joined(tolerations=(_ITS_HOLD,))
+    allowed = gpu_pod.constraints.joined(tolerations=(ANY_HOLD,))
     return fleet.get(node) is None or bool(
         fleet.with_capacity(gpu_pod.demand, fleet.matching(allowed) & fleet.bit(node))
     )
