@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.cluster.support.fake_api import Answer
+from tests.cluster.support.fake_api import Answer, Cut
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.writes.crd_installer import CrdInstaller
 from webhook.kube.ledger.definition import definition as definition_of
@@ -17,7 +17,7 @@ ESTABLISHED = {"conditions": [{"type": "NamesAccepted", "status": "True"}, {"typ
 
 @pytest.fixture
 def definition(connection):
-    return CrdInstaller(connection, MANIFEST, pace=FAST)
+    return CrdInstaller(connection, MANIFEST, pace=FAST, check_seconds=0.01)
 
 
 @pytest.fixture
@@ -77,3 +77,16 @@ async def test_without_the_right_to_create_it_the_problem_says_what_to_do(api, d
     api.always.clear()
     api.put(PATH, "things.fairgate.dev", spec=MANIFEST["spec"], status=ESTABLISHED)
     await until(lambda: definition.problem is None)
+
+
+@pytest.mark.parametrize("fault", [Cut(is_carried_out=False), Answer(429), Answer(500), Answer(503)])
+@pytest.mark.usefixtures("installing")
+async def test_once_established_a_check_without_an_answer_changes_nothing(api, definition, fault):
+    api.put(PATH, "things.fairgate.dev", spec=MANIFEST["spec"], status=ESTABLISHED)
+    await until(lambda: definition.problem is None)
+    failing = api.count("get")
+    api.always["get"] = fault
+    await until(lambda: api.count("get") >= failing + 3)
+    assert definition.problem is None
+    api.always["get"] = Answer(403)
+    await until(lambda: definition.problem is not None)

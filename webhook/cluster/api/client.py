@@ -235,7 +235,7 @@ class ApiConnection:
 
 def _os_reason(cause: aiohttp.ClientConnectorError) -> str:
     # str(cause) would contain the memory address of the SSLContext
-    return cause.os_error.strerror or str(cause.os_error)
+    return cause.os_error.strerror or str(cause.os_error) or type(cause.os_error).__name__
 
 
 async def _api_error(response: aiohttp.ClientResponse, action: str) -> ApiError:

@@ -26,6 +26,11 @@ class ApiError(ClusterError):
         return self.status == HTTPStatus.FORBIDDEN
 
     @property
+    def is_refusal(self) -> bool:
+        """Whether it is an answer to the request, which a retry will get, too: no overload and no failure inside."""
+        return self.status < HTTPStatus.INTERNAL_SERVER_ERROR and self.status != HTTPStatus.TOO_MANY_REQUESTS
+
+    @property
     def is_gone(self) -> bool:
         """Whether the resourceVersion or continue token is too old: list again."""
         return self.status == HTTPStatus.GONE

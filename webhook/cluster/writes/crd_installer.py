@@ -43,16 +43,22 @@ class _Definition(msgspec.Struct):
 _definition: Final = msgspec.json.Decoder(_Definition)
 
 
+class _UnfitError(ClusterError):
+    """The definition is another version's or another product's."""
+
+
 @dataclass(slots=True)
 class CrdInstaller:
     """A required CustomResourceDefinition. `problem` is why it is missing or unfit, None once it is established.
 
-    One of another version, or of another product, is never changed: that is for an admin to do.
+    One of another version, or of another product, is never changed: that is for an admin to do. Once it is
+    established, a check that gets no answer changes nothing: what an unreachable API server means, the watches say.
     """
 
     connection: ApiConnection
     manifest: dict[str, Any]
     pace: Pace = DEFAULT_PACE
+    check_seconds: float = CHECK_SECONDS
     problem: str | None = "not checked yet"
 
     async def run(self) -> NoReturn:
@@ -62,12 +68,16 @@ class CrdInstaller:
             try:
                 await self.ensure()
             except ClusterError as error:
-                self.problem = f"{error}; an admin can apply it: `fairgate manifests` prints it"
+                is_answer = isinstance(error, _UnfitError) or (isinstance(error, ApiError) and error.is_refusal)
+                if is_answer:
+                    self.problem = f"{error}; an admin can apply it: `fairgate manifests` prints it"
+                elif self.problem is not None:
+                    self.problem = str(error)
                 failures += 1
                 await asyncio.sleep(self.pace.backoff(failures))
             else:
                 self.problem, failures = None, 0
-                await asyncio.sleep(CHECK_SECONDS)
+                await asyncio.sleep(self.check_seconds)
 
     async def ensure(self) -> None:
         """Create it if it is missing, and return once the API server serves it. Raises ClusterError."""
@@ -80,7 +90,7 @@ class CrdInstaller:
             if found.is_established:
                 if (why := why_unfit({"spec": found.spec}, self.manifest)) is not None:
                     name = self.manifest["metadata"]["name"]
-                    raise ClusterError(f"the CustomResourceDefinition {name} is not this version's: {why}")
+                    raise _UnfitError(f"the CustomResourceDefinition {name} is not this version's: {why}")
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
