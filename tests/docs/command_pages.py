@@ -5,16 +5,16 @@
 
 import inspect
 import json
-import re
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 from typing import Final
 
 import click
 
-from webhook.cli import codes, serialization
+from webhook.cli import codes
 from webhook.cli.defragment.report import DefragmentReport
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
@@ -40,8 +40,23 @@ kubectl 1.26): the package installs the executable `kubectl_complete-fairgate`, 
 """
 
 
-_ROW: Final = re.compile(r"^\| `(\w+)` \| (.+) \| (.+) \|$", re.MULTILINE)
-_LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_CODES: Final = """# Reason codes
+
+Every answer has one of these codes. They are stable: alerts and scripts may rely on them. [Using GPUs](users.md) says
+what the owner of a pod can do. Generated from `webhook/cli/codes.json` by `make docs`.
+
+"""
+_GROUPS: Final = {
+    "Limits": "Text starts with `exceeded quota:`, on which Argo, Flyte and others retry, and names the largest users of "
+    "the limit.",
+    "Other refusals": "HTTP 403, for good.",
+    "Asked again": "Answered with 429: clients repeat the request.",
+    "Admitted": "The pod is created; with a gate where it waits.",
+    "Not decided": "Fairgate leaves these alone, or counts them only.",
+    "Warnings": "The pod is admitted.",
+    "Of workloads as a whole": "They also get the codes of limits and `NeverFits`, as warnings.",
+    "Of manifests": "`fairgate review` could not judge them.",
+}
 _DATA: Final = {
     "defragment": DefragmentReport,
     "doctor": DoctorReport,
@@ -61,7 +76,7 @@ def pages() -> dict[str, str]:
     """Return every page by its name."""
     commands = "\n".join(_section(path, command) for path, command in _commands(("fairgate",), main))
     schemas = {f"{name}.schema.json": f"{json.dumps(schema_of(data), indent=2)}\n" for name, data in _DATA.items()}
-    return {"cli.md": f"{_HEAD}\n{commands}"} | schemas
+    return {"cli.md": f"{_HEAD}\n{commands}", "codes.md": _codes()} | schemas
 
 
 def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -104,15 +119,17 @@ def _epilog(text: str) -> Iterator[str]:
             yield f"{head}\n{dedent(rest)}".strip()
 
 
-def help_of_codes(readme: str) -> str:
-    """Return codes.json, from the table of reason codes in the text of policies/README.md."""
-    rows = _ROW.findall(readme.partition("## Reason codes")[2])
-    help_of = {code: codes.Help(_LINK.sub(r"\1", cause), _LINK.sub(r"\1", remedy)) for code, cause, remedy in rows}
-    return serialization.to_json(help_of)
+def _codes() -> str:
+    """Return the page of reason codes, from codes.json."""
+    parts = [_CODES]
+    shown = json.loads((Path(codes.__file__).with_name(codes.FILE_NAME)).read_text())
+    for group, each in groupby(shown.items(), key=lambda item: item[1]["group"]):
+        parts.append(f"## {group}\n{_GROUPS[group]}\n\n| code | cause | remedy |\n|---|---|---|\n")
+        parts += [f"| `{code}` | {found['cause']} | {found['remedy']} |\n" for code, found in each]
+        parts.append("\n")
+    return "".join(parts).rstrip() + "\n"
 
 
 if __name__ == "__main__":
     for name, text in pages().items():
         (Path(sys.argv[1]) / name).write_text(text)
-    readme = (Path(sys.argv[1]).resolve().parent / "policies" / "README.md").read_text()
-    Path(codes.__file__).with_name(codes.FILE_NAME).write_text(help_of_codes(readme))
