@@ -6,6 +6,7 @@
 import inspect
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -30,14 +31,20 @@ from webhook.notify.message import Message
 
 _HEAD = """# Command line
 
-Every command with its options, as `--help` prints them. `make docs` generates this page.
+Every command with its options, from the code (`make docs`). `--help` of a command says more.
 A shell completes commands, options and formats after
 ```sh
 eval "$(_FAIRGATE_COMPLETE=bash_source fairgate)"   # or zsh_source, fish_source
 ```
 As a kubectl plugin they are completed like kubectl's own commands (`source <(kubectl completion bash)`, since
 kubectl 1.26): the package installs the executable `kubectl_complete-fairgate`, which kubectl finds in `PATH`.
+
+## Shared options
+A command that takes some of these names them after "Also".
+
 """
+_SHARED_BY: Final = 2
+"""Options with one meaning in as many commands are described once."""
 
 
 _CODES: Final = """# Reason codes
@@ -47,8 +54,7 @@ what the owner of a pod can do. Generated from `webhook/cli/codes.json` by `make
 
 """
 _GROUPS: Final = {
-    "Limits": "Text starts with `exceeded quota:`, on which Argo, Flyte and others retry, and names the largest users of "
-    "the limit.",
+    "Limits": "Text starts with `exceeded quota:`, on which Argo, Flyte and others retry, and names the largest users.",
     "Other refusals": "HTTP 403, for good.",
     "Asked again": "Answered with 429: clients repeat the request.",
     "Admitted": "The pod is created; with a gate where it waits.",
@@ -74,9 +80,13 @@ _DATA: Final = {
 
 def pages() -> dict[str, str]:
     """Return every page by its name."""
-    commands = "\n".join(_section(path, command) for path, command in _commands(("fairgate",), main))
+    found = list(_commands(("fairgate",), main))
+    times = Counter(record for _, command in found for record in _records(command))
+    most = dict(reversed([(option, (option, text)) for (option, text), _ in times.most_common()]))
+    shared = [record for record, number in times.items() if number >= _SHARED_BY and most[record[0]] == record]
+    commands = "\n".join(_section(path, command, shared) for path, command in found)
     schemas = {f"{name}.schema.json": f"{json.dumps(schema_of(data), indent=2)}\n" for name, data in _DATA.items()}
-    return {"cli.md": f"{_HEAD}\n{commands}", "codes.md": _codes()} | schemas
+    return {"cli.md": f"{_HEAD}{_options(shared)}\n\n{commands}", "codes.md": _codes()} | schemas
 
 
 def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -89,18 +99,33 @@ def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[t
                 yield from _commands((*path, name), found)
 
 
-def _section(path: tuple[str, ...], command: click.Command) -> str:
+def _section(path: tuple[str, ...], command: click.Command, shared: list[tuple[str, str]]) -> str:
     name = " ".join(path)
-    context = click.Context(command, info_name=name, show_default=True)  # as of every command of options
-    usage = " ".join((name, *command.collect_usage_pieces(context)))
-    parts = [f"## {name}", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```", _options(command, context)]
+    pieces = command.collect_usage_pieces(click.Context(command, info_name=name))[1:]
+    usage = f"```\n{' '.join((name, *pieces))}\n```" if pieces else ""
+    records = _records(command)
+    also = ", ".join(f"`{option.split()[0].rstrip(',')}`" for option, text in records if (option, text) in shared)
+    options = _options([each for each in records if each not in shared])
+    parts = [
+        f"## {name}",
+        inspect.cleandoc(command.help or "").partition("\n\n")[0],
+        usage,
+        options,
+        also and f"Also: {also}.",
+    ]
     return "\n\n".join(filter(None, [*parts, *_epilog(command.epilog or "")])) + "\n"
 
 
-def _options(command: click.Command, context: click.Context) -> str:
-    records = [param.get_help_record(context) for param in command.get_params(context)]
-    rows = [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in filter(None, records) if text]
-    return "\n".join(("| option | meaning |", "|---|---|", *rows))
+def _records(command: click.Command) -> list[tuple[str, str]]:
+    """Return the options of a command but `--help`, each with its meaning."""
+    context = click.Context(command, show_default=True)  # as of every command of options
+    records = [param.get_help_record(context) for param in command.params]
+    return [(option, text) for option, text in filter(None, records) if text]
+
+
+def _options(records: list[tuple[str, str]]) -> str:
+    rows = [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in records]
+    return "\n".join(("| option | meaning |", "|---|---|", *rows)) if rows else ""
 
 
 def _cell(text: str) -> str:

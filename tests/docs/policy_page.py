@@ -36,9 +36,9 @@ def _section(name: str) -> Json:
 def _rows(spec: Json, prefix: str = "") -> Iterator[str]:
     for field, found in spec["properties"].items():
         inner = None if field == "idle" else _fields(found)
-        of_many = found.get("type") == "array" or prefix == "" and field == "models"
+        of_many = found.get("type") == "array" or (prefix == "" and field == "models")
         if inner is None or of_many or prefix.count(".") > 1:
-            meaning = found.get("description") or inner and inner.get("description") or ""
+            meaning = found.get("description") or (inner and inner.get("description")) or ""
             kind = _kind(found, is_required=field in spec.get("required", ()))
             yield f"| `{prefix}{field}` | {kind} | {meaning.replace('|', chr(92) + '|')} |\n"
         if inner is not None and field != "models":
@@ -72,7 +72,8 @@ def _union(options: list[Json]) -> str:
     text = str(options)
     if not options:
         return ""
-    kind = "duration" if "(h|m|s)" in text else "percentage" if "%" in text else "GPUs" if "/[1-9]" in text else "amount"
+    marks = {"(h|m|s)": "duration", "%": "percentage", "/[1-9]": "GPUs"}
+    kind = next((kind for mark, kind in marks.items() if mark in text), "amount")
     return f"{kind} or `unlimited`" if "unlimited" in text else kind
 
 

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from tests.cli.review.sample import write
 from webhook import __version__
-from webhook.cli import codes
 from webhook.cli.main import main
 from webhook.cli.review.findings import Finding, Level
 from webhook.cli.review.formats.sarif import SCHEMA, to_sarif
