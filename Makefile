@@ -116,7 +116,7 @@ schema: setup ## regenerate policies/schema.json
 docs: setup ## regenerate docs/cli.md, the schemas beside it, docs/codes.md, docs/metrics.md and the tables of policy fields
 	$(BIN)/python -m tests.docs.command_pages docs
 	$(BIN)/python -m tests.docs.metrics_page docs
-	$(BIN)/python -m tests.docs.policy_page
+	$(BIN)/python -m tests.docs.page_tables
 
 image: ## build the container image; CONTAINER=podman, BASE=another base, IMAGE_FLAGS=…
 	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) \

@@ -38,9 +38,9 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
 
 - Each replica exports the whole ledger and the whole cluster as it sees them. Sum counters of a replica's own actions
   (`fairgate_decisions_total`). Of gauges of the cluster take the maximum: `max by (team) (fairgate_team_gpus_used)`.
-- Metrics "by the leader only" are to be summed over replicas. [Usage](usage.md#from-prometheus) has queries of GPU-hours.
+- Sum metrics "by the leader only" over replicas, too. [Usage](usage.md#from-prometheus) has queries of GPU-hours.
   A change of leader loses at most half a minute and one scrape interval.
-- Label values are fixed words, teams, GPU models, resources and nodes; never pods, users or namespaces. A team has some 25
+- Label values are words, teams, GPU models, resources and nodes; never pods, users or namespaces. A team has some 25
   series on each replica, and one for each kind of decision.
 - With `--world` there are no metrics of watches, ledger writes and leader. Those of CAs require `--certs-secret`.
 - Not listed: `process_*` of the Prometheus client, and `_created` series of counters.

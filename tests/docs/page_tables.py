@@ -1,6 +1,6 @@
-"""Generates the tables of fields in policies/README.md from policies/schema.json; what stands around them is written.
+"""Generates tables on pages that are written: policy fields from policies/schema.json, kinds from webhook/kube/kinds.
 
-`python -m tests.docs.policy_page` renews them; a test compares.
+`python -m tests.docs.page_tables` renews them; a test compares.
 """
 
 import re
@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tests.docs import pages
+from webhook.kube.kinds.table import BUILT_IN
 from webhook.policy.jsonschema import json_schema
 
 Json = dict[str, Any]
 
-PAGE: Final = pages.ROOT / "policies" / "README.md"
+FIELDS: Final = pages.ROOT / "policies" / "README.md"
+KINDS: Final = pages.ROOT / "docs" / "kinds.md"
 _SCHEMA: Final[Json] = json_schema()
 _TABLE: Final = re.compile(r"(^#{2,3} `(\w+)`[^\n]*\n(?:(?!\||#).*\n)*)((?:\|.*\n)+)", re.MULTILINE)
 _HEAD: Final = "| field | type, default | meaning |\n|---|---|---|\n"
@@ -21,8 +23,19 @@ _WHOLE: Final = {"Selector": "label selector", "Expression": "condition", "Toler
 _TYPES: Final = {"string": "text", "integer": "number", "number": "number", "boolean": "`true` or `false`"}
 
 
-def renewed(text: str) -> str:
-    """Return the page with its tables as the schema has them."""
+def kinds(text: str) -> str:
+    """Return the page of kinds with its first table as the rows of the code are."""
+    rows = "".join(
+        f"| `{row.kind.kind}` | {f'`{row.kind.group}`' if row.kind.group else 'core'} | {', '.join(row.versions)} "
+        f"| {'yes' if row.kind.is_gang else 'no'} | {row.description} |\n"
+        for row in BUILT_IN
+    )
+    head = "| kind | group | versions | gang | pods |\n|---|---|---|---|---|\n"
+    return re.sub(r"(?:^\|.*\n)+", lambda _: head + rows, text, count=1, flags=re.MULTILINE)
+
+
+def fields(text: str) -> str:
+    """Return the page of policy fields with its tables as the schema has them."""
     return _TABLE.sub(lambda found: found[1] + _HEAD + "".join(_rows(_section(found[2]))), text)
 
 
@@ -94,4 +107,5 @@ def _default(value: object, *, is_time: bool) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text()))
+    FIELDS.write_text(fields(FIELDS.read_text()))
+    KINDS.write_text(kinds(KINDS.read_text()))
