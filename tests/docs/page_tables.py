@@ -1,10 +1,12 @@
-"""Generates tables on pages that are written: policy fields from policies/schema.json, kinds from webhook/kube/kinds.
+"""Generates tables on written pages: policy fields from the schema, kinds from their rows, packages from docstrings.
 
 `python -m tests.docs.page_tables` renews them; a test compares.
 """
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from tests.docs import pages
@@ -15,6 +17,7 @@ Json = dict[str, Any]
 
 FIELDS: Final = pages.ROOT / "policies" / "README.md"
 KINDS: Final = pages.ROOT / "docs" / "kinds.md"
+PACKAGES: Final = pages.ROOT / "docs" / "architecture.md"
 _SCHEMA: Final[Json] = json_schema()
 _TABLE: Final = re.compile(r"(^#{2,3} `(\w+)`[^\n]*\n(?:(?!\||#).*\n)*)((?:\|.*\n)+)", re.MULTILINE)
 _HEAD: Final = "| field | type, default | meaning |\n|---|---|---|\n"
@@ -30,8 +33,23 @@ def kinds(text: str) -> str:
         f"| {'yes' if row.kind.is_gang else 'no'} | {row.description} |\n"
         for row in BUILT_IN
     )
-    head = "| kind | group | versions | gang | pods |\n|---|---|---|---|---|\n"
-    return re.sub(r"(?:^\|.*\n)+", lambda _: head + rows, text, count=1, flags=re.MULTILINE)
+    return _first_table(text, "| kind | group | versions | gang | pods |\n|---|---|---|---|---|\n" + rows)
+
+
+def packages(text: str) -> str:
+    """Return the page of the architecture with its first table as the docstrings of packages are."""
+    found = sorted(path for folder in ("webhook", "certs") for path in (pages.ROOT / folder).rglob("__init__.py"))
+    documented = {path: ast.get_docstring(ast.parse(path.read_text())) for path in found}
+    rows = "".join(
+        f"| `{path.parent.relative_to(pages.ROOT)}/` | {' '.join(doc.split())} |\n"
+        for path, doc in documented.items()
+        if doc and path.parts[-3] != "cli" and path.parts[-2] != "formats"
+    )
+    return _first_table(text, "| package | does |\n|---|---|\n" + rows)
+
+
+def _first_table(text: str, table: str) -> str:
+    return re.sub(r"(?:^\|.*\n)+", lambda _: table, text, count=1, flags=re.MULTILINE)
 
 
 def fields(text: str) -> str:
@@ -106,6 +124,10 @@ def _default(value: object, *, is_time: bool) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+TABLES: Final[dict[Path, Callable[[str], str]]] = {FIELDS: fields, KINDS: kinds, PACKAGES: packages}
+"""The pages, each with what renews it."""
+
+
 if __name__ == "__main__":
-    FIELDS.write_text(fields(FIELDS.read_text()))
-    KINDS.write_text(kinds(KINDS.read_text()))
+    for page, table in TABLES.items():
+        page.write_text(table(page.read_text()))
