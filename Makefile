@@ -113,9 +113,10 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
-docs: setup ## regenerate docs/cli.md, the schemas beside it, docs/metrics.md and the help of reason codes
+docs: setup ## regenerate docs/cli.md, the schemas beside it, docs/codes.md, docs/metrics.md and the tables of policy fields
 	$(BIN)/python -m tests.docs.command_pages docs
 	$(BIN)/python -m tests.docs.metrics_page docs
+	$(BIN)/python -m tests.docs.page_tables
 
 image: ## build the container image; CONTAINER=podman, BASE=another base, IMAGE_FLAGS=…
 	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) \

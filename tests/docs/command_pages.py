@@ -5,16 +5,17 @@
 
 import inspect
 import json
-import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 from typing import Final
 
 import click
 
-from webhook.cli import codes, serialization
+from webhook.cli import codes
 from webhook.cli.defragment.report import DefragmentReport
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
@@ -30,18 +31,38 @@ from webhook.notify.message import Message
 
 _HEAD = """# Command line
 
-Every command with its options, as `--help` prints them. `make docs` generates this page.
+Every command with its options, from the code (`make docs`). `--help` of a command says more.
 A shell completes commands, options and formats after
 ```sh
 eval "$(_FAIRGATE_COMPLETE=bash_source fairgate)"   # or zsh_source, fish_source
 ```
 As a kubectl plugin they are completed like kubectl's own commands (`source <(kubectl completion bash)`, since
 kubectl 1.26): the package installs the executable `kubectl_complete-fairgate`, which kubectl finds in `PATH`.
+
+## Shared options
+A command that takes some of these names them after "Also".
+
 """
+_SHARED_BY: Final = 2
+"""Options with one meaning in as many commands are described once."""
 
 
-_ROW: Final = re.compile(r"^\| `(\w+)` \| (.+) \| (.+) \|$", re.MULTILINE)
-_LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_CODES: Final = """# Reason codes
+
+Every answer has one of these codes. They are stable: alerts and scripts may rely on them. [Using GPUs](users.md) says
+what the owner of a pod can do. Generated from `webhook/cli/codes.json` by `make docs`.
+
+"""
+_GROUPS: Final = {
+    "Limits": "Text starts with `exceeded quota:`, on which Argo, Flyte and others retry, and names the largest users.",
+    "Other refusals": "HTTP 403, for good.",
+    "Asked again": "Answered with 429: clients repeat the request.",
+    "Admitted": "The pod is created; with a gate where it waits.",
+    "Not decided": "Fairgate leaves these alone, or counts them only.",
+    "Warnings": "The pod is admitted.",
+    "Of workloads as a whole": "They also get the codes of limits and `NeverFits`, as warnings.",
+    "Of manifests": "`fairgate review` could not judge them.",
+}
 _DATA: Final = {
     "defragment": DefragmentReport,
     "doctor": DoctorReport,
@@ -59,9 +80,13 @@ _DATA: Final = {
 
 def pages() -> dict[str, str]:
     """Return every page by its name."""
-    commands = "\n".join(_section(path, command) for path, command in _commands(("fairgate",), main))
+    found = list(_commands(("fairgate",), main))
+    times = Counter(record for _, command in found for record in _records(command))
+    most = dict(reversed([(option, (option, text)) for (option, text), _ in times.most_common()]))
+    shared = [record for record, number in times.items() if number >= _SHARED_BY and most[record[0]] == record]
+    commands = "\n".join(_section(path, command, shared) for path, command in found)
     schemas = {f"{name}.schema.json": f"{json.dumps(schema_of(data), indent=2)}\n" for name, data in _DATA.items()}
-    return {"cli.md": f"{_HEAD}\n{commands}"} | schemas
+    return {"cli.md": f"{_HEAD}{_options(shared)}\n\n{commands}", "codes.md": _codes()} | schemas
 
 
 def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -74,18 +99,33 @@ def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[t
                 yield from _commands((*path, name), found)
 
 
-def _section(path: tuple[str, ...], command: click.Command) -> str:
+def _section(path: tuple[str, ...], command: click.Command, shared: list[tuple[str, str]]) -> str:
     name = " ".join(path)
-    context = click.Context(command, info_name=name, show_default=True)  # as of every command of options
-    usage = " ".join((name, *command.collect_usage_pieces(context)))
-    parts = [f"## {name}", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```", _options(command, context)]
+    pieces = command.collect_usage_pieces(click.Context(command, info_name=name))[1:]
+    usage = f"```\n{' '.join((name, *pieces))}\n```" if pieces else ""
+    records = _records(command)
+    also = ", ".join(f"`{option.split()[0].rstrip(',')}`" for option, text in records if (option, text) in shared)
+    options = _options([each for each in records if each not in shared])
+    parts = [
+        f"## {name}",
+        inspect.cleandoc(command.help or "").partition("\n\n")[0],
+        usage,
+        options,
+        also and f"Also: {also}.",
+    ]
     return "\n\n".join(filter(None, [*parts, *_epilog(command.epilog or "")])) + "\n"
 
 
-def _options(command: click.Command, context: click.Context) -> str:
-    records = [param.get_help_record(context) for param in command.get_params(context)]
-    rows = [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in filter(None, records) if text]
-    return "\n".join(("| option | meaning |", "|---|---|", *rows))
+def _records(command: click.Command) -> list[tuple[str, str]]:
+    """Return the options of a command but `--help`, each with its meaning."""
+    context = click.Context(command, show_default=True)  # as of every command of options
+    records = [param.get_help_record(context) for param in command.params]
+    return [(option, text) for option, text in filter(None, records) if text]
+
+
+def _options(records: list[tuple[str, str]]) -> str:
+    rows = [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in records]
+    return "\n".join(("| option | meaning |", "|---|---|", *rows)) if rows else ""
 
 
 def _cell(text: str) -> str:
@@ -104,15 +144,17 @@ def _epilog(text: str) -> Iterator[str]:
             yield f"{head}\n{dedent(rest)}".strip()
 
 
-def help_of_codes(readme: str) -> str:
-    """Return codes.json, from the table of reason codes in the text of policies/README.md."""
-    rows = _ROW.findall(readme.partition("## Reason codes")[2])
-    help_of = {code: codes.Help(_LINK.sub(r"\1", cause), _LINK.sub(r"\1", remedy)) for code, cause, remedy in rows}
-    return serialization.to_json(help_of)
+def _codes() -> str:
+    """Return the page of reason codes, from codes.json."""
+    parts = [_CODES]
+    shown = json.loads((Path(codes.__file__).with_name(codes.FILE_NAME)).read_text())
+    for group, each in groupby(shown.items(), key=lambda item: item[1]["group"]):
+        parts.append(f"## {group}\n{_GROUPS[group]}\n\n| code | cause | remedy |\n|---|---|---|\n")
+        parts += [f"| `{code}` | {found['cause']} | {found['remedy']} |\n" for code, found in each]
+        parts.append("\n")
+    return "".join(parts).rstrip() + "\n"
 
 
 if __name__ == "__main__":
     for name, text in pages().items():
         (Path(sys.argv[1]) / name).write_text(text)
-    readme = (Path(sys.argv[1]).resolve().parent / "policies" / "README.md").read_text()
-    Path(codes.__file__).with_name(codes.FILE_NAME).write_text(help_of_codes(readme))

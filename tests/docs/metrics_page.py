@@ -36,18 +36,14 @@ The metrics of `/metrics`, in Prometheus' text format or in OpenMetrics: the ser
 on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a dashboard for Grafana; the
 [runbooks](runbooks.md) say what to do about each alert. This page is generated from the code by `make docs`.
 
-- Each replica exports the whole ledger and the whole cluster as it sees them. For counters of a replica's own actions
-  (`fairgate_decisions_total`), use the sum; for gauges of the cluster, the maximum:
-  `max by (team) (fairgate_team_gpus_used)`.
-- Only the leader exports `fairgate_gpu_seconds_total`, `fairgate_evicted_gpu_seconds_total` and `fairgate_node_gpus_*`.
-  GPU-hours of a month, also across changes of leader:
-  `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. A change of leader loses at most half a
-  minute and one scrape interval. [Usage](usage.md#from-prometheus) has more such queries.
-- Label values are fixed words, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; never pods, users
-  or namespaces. A team has some 25 series on each replica, and one for each kind of decision.
-- With `--world` there is no cluster, and so no metrics of watches, of the ledger's writes and of the leader. Those of
-  CAs require `--certs-secret`.
-- In the text format most counters also have a `_created` series: the time of their first sample.
+- Each replica exports the whole ledger and the whole cluster as it sees them. Sum counters of a replica's own actions
+  (`fairgate_decisions_total`). Of gauges of the cluster take the maximum: `max by (team) (fairgate_team_gpus_used)`.
+- Sum metrics "by the leader only" over replicas, too. [Usage](usage.md#from-prometheus) has queries of GPU-hours.
+  A change of leader loses at most half a minute and one scrape interval.
+- Label values are words, teams, GPU models, resources and nodes; never pods, users or namespaces. A team has some 25
+  series on each replica, and one for each kind of decision.
+- With `--world` there are no metrics of watches, ledger writes and leader. Those of CAs require `--certs-secret`.
+- Not listed: `process_*` of the Prometheus client, and `_created` series of counters.
 
 | metric | type | labels | of | meaning |
 |---|---|---|---|---|
@@ -83,7 +79,8 @@ def page() -> str:
     for component, metrics in ((Component.SERVER, server()), (Component.EVICTOR, evictor())):
         for each in _rows(metrics.registry):
             rows.setdefault(each, []).append(component)
-    return _HEAD + "".join(f"{_line(each, components)}\n" for each, components in rows.items())
+    ours = ((each, components) for each, components in rows.items() if each.name.startswith("fairgate_"))
+    return _HEAD + "".join(f"{_line(each, components)}\n" for each, components in ours)
 
 
 def _line(each: _MetricRow, components: list[Component]) -> str:

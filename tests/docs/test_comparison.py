@@ -19,7 +19,11 @@ _SOURCE = re.compile(r'^\[([\w-]+)\]: \.\./(\S+) "([^"]+)"$', re.MULTILINE)
 
 def claims(page: Path) -> dict[str, str]:
     """Return the column of Fairgate by row."""
-    (rows,) = [found for found in re.findall(r"(?:^\|.*\|\n)+", page.read_text(), re.MULTILINE) if "Fairgate" in found]
+    (rows,) = [
+        found
+        for found in re.findall(r"(?:^\|.*\|\n)+", page.read_text(), re.MULTILINE)
+        if found.startswith("| | Fairgate |")
+    ]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in rows.splitlines()]
     assert cells[0][1] == "Fairgate"
     return {row[0]: row[1] for row in cells[2:]}

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.reason import Code
 from webhook.policy.jsonschema import json_schema
 from webhook.policy.load import load
 from webhook.policy.spec import Spec
@@ -67,9 +66,3 @@ def test_readme_names_every_field():
     fields = names()
     named = {part for code in re.findall(r"`([A-Za-z.]+)`", README) for part in code.split(".")}
     assert fields - named == set()
-
-
-def test_readme_lists_every_reason_code_once_with_cause_and_remedy():
-    table = README.partition("## Reason codes")[2]
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", table, flags=re.MULTILINE)
-    assert sorted(code for code, _, _ in rows) == sorted(Code)

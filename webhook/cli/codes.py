@@ -1,6 +1,6 @@
 """Cause and remedy of every reason code, for outputs that show them with a finding.
 
-`make docs` generates `codes.json` in this folder from policies/README.md; a test compares them.
+They are written in `codes.json` in this folder, by group; `make docs` generates docs/codes.md from it.
 """
 
 from functools import cache

@@ -120,7 +120,7 @@ class Metrics(ProcessMetrics):
         self.add_counts(
             "fairgate_leader_task_failures",
             "Unexpected errors in a task of the leader, which started again. Should stay 0. `task`: registration, "
-            "usage, labels, queue, refusals, policy, starts.",
+            "usage, labels, queue, refusals, policy, starts, room, usage report.",
             lambda: failures,
             labels=["task"],
         )

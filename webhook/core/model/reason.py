@@ -1,4 +1,4 @@
-"""Reasons: stable codes with numbers and advice. Every code is listed in policies/README.md with cause and remedy."""
+"""Reasons: stable codes with numbers and advice. cli/codes.json has cause and remedy of each."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple

@@ -18,7 +18,7 @@ from webhook.core.model.reason import Code
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 _ROOT: Final = "%SRCROOT%"
-_PAGE: Final = "policies/README.md#reason-codes"
+_PAGE: Final = "docs/codes.md"
 _NOTE_HELP: Final = codes.Help("A note on how the manifest was read.", "None needed.")
 
 
