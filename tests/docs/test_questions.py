@@ -29,7 +29,7 @@ WHOLE = {
     "What of my Job (or PyTorchJob)?": ["0 of 1 pods exist|0 on nodes, 1 on none yet", "waits: "],
     "Does it wait, without Fairgate's command?": ["Queued", "waits: "],
     "Who holds what it waits for?": ["/Pod/"],
-    "Which place in line has it?": [r"waits +a +\S*"],
+    "Which position has it?": [r"waits +a +\S*"],
     "When does it start?": ["likely start"],
     "Would this pod run?": ["admitted|waits|queued", "gpu-"],
     "Would all pods of this manifest run?": ["admitted|waits|queued"],
