@@ -209,6 +209,18 @@ def test_pre_commit_runs_what_make_lint_runs():
     assert {hook["language"] for hook in hooks} == {"system"}
 
 
+def test_pages_and_sections_that_code_and_chart_name_exist():
+    link_in_code = re.compile(r"(?<![\w/])docs/(?:adr/)?[\w-]+\.md(?:#[\w-]+)?")
+    sources = (file for folder in ("webhook", "certs", "charts") for file in (pages.ROOT / folder).rglob("*"))
+    texts = (file.read_text() for file in sources if file.suffix in {".py", ".yaml", ".txt"})
+    named = {link for text in texts for link in link_in_code.findall(text)}
+    assert len(named) > 40
+    for link in named:
+        path, _, anchor = link.partition("#")
+        assert not anchor or anchor in pages.anchors(pages.ROOT / path), link
+        assert (pages.ROOT / path).exists(), link
+
+
 def test_every_decision_is_in_the_index():
     adr = pages.ROOT / "docs" / "adr"
     assert set(pages.links(adr / "README.md")) == {page.name for page in adr.glob("0*.md")}
