@@ -50,7 +50,7 @@ FIRST_POLICY = (
     ("docs/install.md", ""),
     ("docs/troubleshoot.md", "## The checks"),
 )
-"""What an admin reads from the first page to a policy that is in force in a cluster of their own, each up to a heading."""
+"""What an admin reads from the first page to a policy in force in a cluster of their own, each up to a heading."""
 
 LONGEST_SENTENCE = 30
 GLOSSARY = {
