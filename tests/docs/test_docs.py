@@ -188,6 +188,14 @@ def test_the_fields_of_a_decisions_line_are_all_explained():
     assert sorted(listed) == sorted(fields)
 
 
+def test_every_event_of_the_log_is_on_the_page():
+    source = "".join(file.read_text() for file in (pages.ROOT / "webhook").rglob("*.py"))
+    written = set(re.findall(r'\.(?:info|warning|error)\(\s*"([^"%]+)"', source))
+    assert len(written) > 50
+    text = SIGNALS.read_text()
+    assert {event for event in written if f"`{event}`" not in text} == set()
+
+
 def test_the_kinds_of_workloads_are_all_in_the_table():
     want = [
         [
