@@ -11,7 +11,7 @@ import yaml
 
 HEAD = """\
 # Fairgate's Helm chart
-Installs the webhooks (`fairgate serve`) with [the evictor](../../docs/evictor.md) as a sidecar, once in a cluster.
+Installs the webhooks (`fairgate serve`) with [the evictor](../../docs/reclaim.md) as a sidecar, once in a cluster.
 Run the commands in the root of the repository, with Helm 3.14 or newer. [Installing](../../docs/install.md) explains it
 step by step, including the image.
 
@@ -19,7 +19,7 @@ step by step, including the image.
 $ helm upgrade --install fairgate charts/fairgate --namespace fairgate-system --create-namespace \\
     --set-file policy=policy.yaml
 ```
-`helm show values charts/fairgate` prints the values with their comments. [Operations](../../docs/operations.md) has
+`helm show values charts/fairgate` prints the values with their comments. [Operations](../../docs/operate.md) has
 rights, probes, certificates and what to do about failures.
 
 ## Changing the policy, and other values
@@ -48,7 +48,7 @@ $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then
 - **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`): before helm deletes anything, a Job
   (`uninstall`) deletes webhooks and guards, lets go the pods in line, opens held nodes, stops the servers, and deletes
   what helm would leave: definitions (which helm lists as kept), Leases, the Secret with the certificates. [Each
-  step](../../docs/operations.md#uninstalling). The history's volumes stay. `helm template` does not print the Job, as
+  step](../../docs/operate.md#uninstalling). The history's volumes stay. `helm template` does not print the Job, as
   it would uninstall where it is applied; `--api-versions fairgate.dev/uninstall` does.
 - **From `kubectl apply` to Helm**: objects of `fairgate manifests` have the same names. Add `--take-ownership` to the
   first `helm install`.

@@ -91,10 +91,11 @@ def _own_policies(reader: Reader) -> None:
     shutil.copytree(pages.ROOT / "policies" / "default", reader.folder / "policies" / "default")
 
 
-def _served(reader: Reader, *, until: str, nodes: int = 4) -> None:
-    """Fairgate as a process beside the cluster, as described on that page."""
-    _nodes(reader, nodes)
-    reader.follow(STANDALONE, until=until)
+def _served(reader: Reader) -> None:
+    """Fairgate as a process beside the cluster, as described on that page, and a namespace of a team."""
+    _nodes(reader, 2)
+    reader.follow(STANDALONE, until="## The evictor")
+    make_namespace(reader.cluster, "vision")
 
 
 def _cluster_in_use(reader: Reader) -> None:
@@ -237,7 +238,7 @@ def _page(reader: Reader) -> None:
 def _installed(reader: Reader) -> None:
     """Fairgate in the cluster, as far as that page has installed it."""
     _kind(reader, gpus=8)
-    reader.follow(INSTALL, until="Three pods of two GPUs are all that the team may have. `train.yaml`:")
+    reader.follow(INSTALL, until="### The report")
 
 
 def _crashed(reader: Reader) -> None:
@@ -263,19 +264,21 @@ STAGES = {
     "charts/fairgate/README.md": _chart_and_nodes,
     "docs/ci.md": _manifests,
     "docs/cli.md": _everything,
-    "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),
-    "docs/evictor.md": _own_policies,
+    "docs/certificates.md": _installed,
+    "docs/guards.md": _nodes,
     "docs/install.md": partial(_kind, gpus=8),
     "docs/looking.md": _cluster_in_use,
     "docs/migration.md": _quotas,
-    "docs/operations.md": _installed,
+    "docs/operate.md": _installed,
     "docs/page.md": _page,
     "docs/quickstart.md": _kind,
+    "docs/reclaim.md": _own_policies,
+    "docs/rights.md": _nodes,
     "docs/runbooks.md": _crashed,
     "docs/simulation.md": _history,
     "docs/standalone.md": _never_registered,
     "docs/usage.md": _history,
-    "docs/users.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
-    "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
+    "docs/users.md": _served,
+    "docs/workloads.md": _served,
     "policies/README.md": _own_policies,
 }

@@ -1,10 +1,7 @@
-"""The table of a pod's life on the page of concepts is that of the code."""
+"""The table of a pod's life on the page of reclaim is that of the code."""
 
-from pathlib import Path
-
+from tests.docs import pages
 from webhook.core.life.pod_life import TERMS
-
-PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
 
 
 def yes(value):
@@ -12,9 +9,8 @@ def yes(value):
 
 
 def test_the_page_has_the_table_of_the_code():
-    rows = [
-        f"| {stage} | {yes(terms.is_charged)} | {terms.room} | {terms.removal} | {yes(terms.is_entitled)} |"
+    want = [
+        [stage, yes(terms.is_charged), str(terms.room), str(terms.removal), yes(terms.is_entitled)]
         for stage, terms in TERMS.items()
     ]
-    section = PAGE.read_text().split("## A pod's life")[1].split("\n## ")[0]
-    assert [line for line in section.splitlines() if line.startswith("| ")][1:] == rows
+    assert pages.table(pages.ROOT / "docs" / "reclaim.md", first="stage") == want

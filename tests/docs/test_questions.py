@@ -1,4 +1,4 @@
-"""The twenty questions of docs/users.md, asked by a person with `edit` in one namespace and the viewer role.
+"""The twenty questions of docs/users-more.md, asked by a person with `edit` in one namespace and the viewer role.
 
 The same is asked by an admin. An answer is whole if it has all that the question asks for.
 """
@@ -17,8 +17,8 @@ from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = pytest.mark.cluster
 
-USERS = pages.ROOT / "docs" / "users.md"
-ASKED = {row[0]: row[1] for row in pages.table(USERS, first="question")}
+QUESTIONS = pages.ROOT / "docs" / "users-more.md"
+ASKED = {row[0]: row[1] for row in pages.table(QUESTIONS, first="question")}
 POLICY = "defaults: {onNoRoom: queue, onLimit: queue}\nreclaim: {notice: 0s, minimumRuntime: 0s}\n"
 TIER, HOSTNAME = "fairgate.dev/tier", "kubernetes.io/hostname"
 SMALL = {"cpu": "1", "memory": "4Gi"}
@@ -29,7 +29,7 @@ WHOLE = {
     "What of my Job (or PyTorchJob)?": ["0 of 1 pods exist|0 on nodes, 1 on none yet", "waits: "],
     "Does it wait, without Fairgate's command?": ["Queued", "waits: "],
     "Who holds what it waits for?": ["/Pod/"],
-    "Which place in line has it?": [r"waits +a +\S*"],
+    "Which position has it?": [r"waits +a +\S*"],
     "When does it start?": ["likely start"],
     "Would this pod run?": ["admitted|waits|queued", "gpu-"],
     "Would all pods of this manifest run?": ["admitted|waits|queued"],

@@ -4,7 +4,8 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,14 +51,19 @@ TEXTS = [
 GENERATED = {"docs/cli.md", "docs/codes.md", "docs/metrics.md"}  # from texts of the code, which are checked there
 PRINTED = {"", "console", "json"}  # blocks in these languages show what a program printed
 
-_UNWANTED = re.compile(rf"\b(?:{'|'.join(UNWANTED)})\b".replace(" ", r"\s+"), re.IGNORECASE)
 _BLOCK = re.compile(r"^```(\w*)\n.*?^```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`[^`\n]+`")
 
 
-def unwanted(text: str, line: int = 1) -> list[tuple[int, str]]:
+@cache
+def _expression(words: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(words)})\b".replace(" ", r"\s+"), re.IGNORECASE)
+
+
+def unwanted(text: str, line: int = 1, *, words: Iterable[str] = UNWANTED) -> list[tuple[int, str]]:
     """Return each unwanted word of a text that begins on this line, with its line."""
-    return [(line + text.count("\n", 0, found.start()), found[0]) for found in _UNWANTED.finditer(text)]
+    found = _expression(tuple(words)).finditer(text)
+    return [(line + text.count("\n", 0, each.start()), each[0]) for each in found]
 
 
 def prose(text: str) -> str:

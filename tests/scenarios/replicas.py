@@ -21,11 +21,11 @@ from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import make_namespace, wait_for
-from tests.docs import pages
 from tests.scenarios import serving
 from tests.scenarios.serving import FAIRGATE, ROOT
 
-OPERATIONS = ROOT / "docs" / "operations.md"
+RIGHTS = ROOT / "docs" / "rights.yaml"
+ROLES = ("fairgate-server", "fairgate-certs", "fairgate-registration")
 SECRET = "fairgate-certs"
 
 
@@ -103,9 +103,9 @@ def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[
 
 
 def _grant(cluster: ControlPlane, namespace: str) -> Path:
-    """Give a service account exactly the rights that docs/operations.md lists; return its kubeconfig."""
-    listed = [block.text for block in pages.blocks(OPERATIONS) if "kind: ClusterRole" in block.text]
-    roles = [role for text in listed for role in yaml.safe_load_all(text.replace("fairgate-system", namespace))]
+    """Give a service account exactly the rights that docs/rights.yaml lists; return its kubeconfig."""
+    listed = yaml.safe_load_all(RIGHTS.read_text().replace("fairgate-system", namespace))
+    roles = [each for each in listed if each["metadata"]["name"] in ROLES]
     robot = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
     bindings = [
         {

@@ -17,16 +17,14 @@ from tests.scenarios.standing_fairgate import ROOT, TIER, serve_fairgate
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 BORROW = {TIER: "preemptible"}
-PAGE = ROOT / "docs" / "evictor.md"
+RIGHTS = ROOT / "docs" / "rights.yaml"
 
 
 def test_the_rights_in_the_docs_are_enough(start_control_plane):
     cluster = start_control_plane()
     make_nodes(cluster, 1)
     make_namespace(cluster, "fairgate-system")
-    found = [block.text for page in (PAGE, ROOT / "docs" / "autoscalers.md") for block in blocks(page)]
-    rules = [text for text in found if "rbac.authorization" in text]
-    cluster.kubectl("apply", "-f", "-", stdin="---\n".join(rules))
+    cluster.kubectl("apply", "-f", str(RIGHTS))
     cluster.kubectl("create", "serviceaccount", "evictor", "-n", "fairgate-system")
     account = "--serviceaccount=fairgate-system:evictor"
     role = "fairgate-evictor"

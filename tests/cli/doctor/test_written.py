@@ -1,4 +1,4 @@
-"""What doctor writes: a table for people, as docs/doctor.md shows it, and data for scripts."""
+"""What doctor writes: a table for people, as docs/troubleshoot.md shows it, and data for scripts."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.kube.ledger.reports import Report
 from webhook.kube.registration.installation import Probe, ProbeOutcome, created_probe, probe_pod, refused_probe
 
-PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
+PAGE = Path(__file__).parents[3] / "docs" / "troubleshoot.md"
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -36,7 +36,7 @@ def broken():
 def test_the_table_is_that_of_the_docs_page():
     printed = to_table(broken(), width=118, is_colored=False)
     golden.check(GOLDEN / "broken.txt", printed)
-    assert printed in PAGE.read_text(), f"docs/doctor.md shows something else than\n{printed}"
+    assert printed in PAGE.read_text(), f"docs/troubleshoot.md shows something else than\n{printed}"
 
 
 def test_the_docs_page_has_every_check_and_every_exit_status():

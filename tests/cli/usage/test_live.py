@@ -85,7 +85,7 @@ def test_every_server_is_asked_with_the_token_in_a_header_of_its_own(api, tmp_pa
     [
         (f"get {CONFIGURATION}", Answer(404), "Fairgate is not registered in this cluster"),
         (f"get {CONFIGURATION}", Answer(403), "verb get on validatingwebhookconfigurations"),
-        (f"post {TOKEN}", Answer(403), "verb create on serviceaccounts/token; docs/usage.md#rights"),
+        (f"post {TOKEN}", Answer(403), "verb create on serviceaccounts/token; docs/rights.md#usage"),
         (f"list {PODS}", Answer(403), "verb list on pods"),
         (f"list {PODS}", body({"items": []}), "no server runs in namespace gpus"),
         (f"get {proxy('fairgate-1')}", Answer(403), "verb get on pods/proxy"),

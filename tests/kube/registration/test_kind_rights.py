@@ -1,6 +1,5 @@
-"""Rights by the rows of kinds: all that is read, nothing else, and the pages show the same."""
+"""Rights by the rows of kinds: all that is read, nothing else, and docs/rights.yaml grants the same."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from tests.core.support.make import policy
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.registration.kind_rights import NOTEBOOKS, Component, kind_roles, kind_rules
 
-PAGES = {Component.SERVER: "operations.md", Component.EVICTOR: "evictor.md"}
+RIGHTS = Path(__file__).parents[3] / "docs" / "rights.yaml"
 
 
 def granted(component):
@@ -47,10 +46,8 @@ def test_notebooks_may_be_patched_only_where_policy_evicts_idle_pods(actions, wa
 
 
 @pytest.mark.parametrize("component", Component)
-def test_the_page_of_a_component_grants_the_same(component):
-    page = (Path(__file__).parents[3] / "docs" / PAGES[component]).read_text()
-    blocks = (yaml.safe_load_all(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
-    roles = [each for block in blocks for each in block if isinstance(each, dict) and each.get("kind") == "ClusterRole"]
+def test_the_roles_to_apply_without_the_chart_grant_the_same(component):
+    roles = [each for each in yaml.safe_load_all(RIGHTS.read_text()) if each["kind"] == "ClusterRole"]
     [role] = [role for role in roles if role["metadata"]["name"] == f"fairgate-{component}"]
     assert [rule for rule in kind_rules(component) if rule not in role["rules"]] == []
     elsewhere = {("", "pods"), ("scheduling.k8s.io", "podgroups")}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from webhook.cli.doctor.findings import Check, Finding, ok, unknown, wrong
 from webhook.cli.doctor.processes import Process
 
-_RIGHT = "grant the right to get that ConfigMap, or set `autoscaled` in each pool; docs/autoscalers.md#rights"
+_RIGHT = "grant the right to get that ConfigMap, or set `autoscaled` in each pool; docs/rights.md#servers-and-evictors"
 
 
 def check_autoscalers(found: Iterable[Process]) -> list[Finding]:

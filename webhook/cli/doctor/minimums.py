@@ -10,7 +10,7 @@ from webhook.kube.workloads.scalers import SCALER_API, SCALERS
 
 _RIGHT: Final = (
     f"apply `fairgate manifests` or the chart again: they grant list and watch of {SCALERS} in "
-    f"{SCALER_API.partition('/')[0]}; docs/doctor.md#the-checks"
+    f"{SCALER_API.partition('/')[0]}; docs/troubleshoot.md#the-checks"
 )
 
 
@@ -47,6 +47,6 @@ def check_room_rights(found: Iterable[Process]) -> list[Finding]:
         if kind in each.report.left_out
     ]
     remedy = (
-        "apply `fairgate manifests` or the chart again: they grant list and watch of these; docs/operations.md#rights"
+        "apply `fairgate manifests` or the chart again: they grant list and watch of these; docs/rights.md"
     )
     return wrong(Check.ROOM, blind, remedy)

@@ -19,16 +19,16 @@ STALE_ROOM_SECONDS: Final = 150.0
 
 _UNEVICTABLE: Final = (
     "others go instead while there are any: mend the webhook or policy that is named, or the node; "
-    "docs/evictor.md#victims-that-cannot-be-evicted"
+    "docs/reclaim.md#victims-that-cannot-be-evicted"
 )
 _STALLED: Final = (
     "see the leader's log for `pod not released` and its ledgers, and restart it: docs/runbooks.md#fairgatelinestalled"
 )
 _UNSERVED: Final = (
     "Fairgate sees room that its scheduler does not use: the report says why; "
-    "docs/evictor.md#where-kube-scheduler-sees-no-room"
+    "docs/reclaim.md#where-kube-scheduler-sees-no-room"
 )
-_LOGS: Final = "see the process's log, and its rights in docs/operations.md#rights"
+_LOGS: Final = "see the process's log, and its rights in docs/rights.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
     problems += _silent(check, found.silent)
     for each in found.alive:
         messages = [f"{each.name} is not ready: {why}" for why in each.report.not_ready]
-        problems += wrong(check, messages, "correct what the condition names; docs/operations.md#readiness")
+        problems += wrong(check, messages, "correct what the condition names; docs/troubleshoot.md#readiness")
         if each.report.registration:
             text = f"{each.name} cannot update the webhook registration for the policy: {each.report.registration}"
             problems += wrong(check, [text], "grant the named right, or apply `fairgate manifests` again")

@@ -23,13 +23,13 @@ from webhook.kube.registration.held_guards import PARAMETRIC
 from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
 from webhook.kube.registration.registration_sync import GUARD, excluding_keys
 
-_APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
+_APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/guards.md#the-webhooks"
 _NOT_COMPARED: Final = "not compared with the policy"
 _IN_STEP: Final = "up to date with the policy"
 _WRITE: Final = (
-    "write them again by `fairgate manifests --static`, for every API server; docs/operations.md#registration-by-files"
+    "write them again by `fairgate manifests --static`, for every API server; docs/registration-files.md"
 )
-_ONCE: Final = "delete the objects or remove the files; docs/operations.md#registration-by-files"
+_ONCE: Final = "delete the objects or remove the files; docs/registration-files.md"
 _UNDEFINED: Final = (
     f"the definition {keys.HELD_NODES}.{keys.OWN_GROUP} is missing: the guards of held nodes allow everything"
 )
@@ -203,7 +203,7 @@ def check_certificates(
 def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Finding]:
     check = Check.CERTIFICATES
     if why := why_unusable(leaf, moment, name=f"the certificate of {name}"):
-        return wrong(check, [why], "see docs/operations.md#certificates: renewal failed, or a clock is wrong")
+        return wrong(check, [why], "see docs/certificates.md: renewal failed, or a clock is wrong")
     why = why_not_renewed(leaf, moment, name=f"the certificate of {name}")
     return wrong(check, filter(None, [why]), "its log says why it is not renewed (`certificate kept`)")
 

@@ -26,7 +26,7 @@ from webhook.kube.registration.registration import VALIDATING_CONFIGURATION
 
 SECONDS: Final = 60.0
 _PORT: Final = 8443
-_INSTEAD: Final = "docs/usage.md#rights; or give --history"
+_INSTEAD: Final = "docs/rights.md#usage; or give --history"
 
 
 class NotAllowedError(HistoryError):

@@ -33,7 +33,7 @@ class EventType(StrEnum):
 class EventReason(StrEnum):
     """The `reason` of an Event, with the `action` that follows from it, a verb, and its type.
 
-    docs/operations.md lists them.
+    docs/signals.md lists them.
     """
 
     action: str

@@ -1,0 +1,134 @@
+"""Pages stay short: words of each, of all, and of what two readers read; words of a sentence; one word for one thing.
+
+Words are counted as `wc -w` does, with code and tables. A page that is over its limit says something that belongs on
+another page, or in a docstring, or nowhere.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs import pages
+from tests.docs.test_words import unwanted
+
+LIMITS = {
+    "CONTRIBUTING.md": 1200,
+    "README.md": 750,
+    "SECURITY.md": 200,
+    "docs/README.md": 250,
+    "docs/attempts.md": 2600,
+    "docs/certificates.md": 650,
+    "docs/concepts.md": 1800,
+    "docs/gangs.md": 900,
+    "docs/guards.md": 1400,
+    "docs/install.md": 1000,
+    "docs/migration.md": 800,
+    "docs/operate.md": 1200,
+    "docs/placement.md": 1050,
+    "docs/queue.md": 750,
+    "docs/quickstart.md": 850,
+    "docs/reclaim.md": 2700,
+    "docs/registration-files.md": 380,
+    "docs/rights.md": 1000,
+    "docs/runbooks.md": 1800,
+    "docs/saving.md": 1800,
+    "docs/security.md": 1400,
+    "docs/signals.md": 2300,
+    "docs/standalone.md": 300,
+    "docs/troubleshoot.md": 1500,
+    "docs/users-more.md": 900,
+    "docs/users.md": 900,
+}
+"""The words that a page may have. A page that is not here has no limit of its own yet."""
+
+ALL = 118_000
+ADMIN, DATA_SCIENTIST = 3000, 900
+FIRST_POLICY = (
+    ("README.md", ""),
+    ("docs/concepts.md", "## Off, shadow, warn, enforce"),
+    ("docs/install.md", ""),
+    ("docs/troubleshoot.md", "## The checks"),
+)
+"""What an admin reads from the first page to a policy in force in a cluster of their own, each up to a heading."""
+
+LONGEST_SENTENCE = 30
+GLOSSARY = {
+    r"in line": "queued, in the queue",
+    r"borrowers?": "preemptible pod",
+    r"let(?:s|ting)? go": "release",
+    r"(?:take|takes|taken|taking|give|gives|given) back": "reclaim",
+    r"mend(?:s|ed|ing)?": "fix",
+    r"the world": "snapshot",
+    r"makes? room": "free room, reclaim",
+}
+"""Words for which the glossary of docs/concepts.md has another one; in backticks they are what programs print."""
+
+_SPAN = re.compile(r"`[^`]*`")
+_TARGET = re.compile(r"\]\([^)]*\)")
+_END = re.compile(r"(?<=[.!?])[)*_\"]*\s+(?=[^a-z])")
+LIMITED = [page for page in pages.PAGES if pages.name(page) in LIMITS]
+each_page = pytest.mark.parametrize("page", LIMITED, ids=pages.name)
+
+
+def words(page: str, until: str = "") -> int:
+    text = (pages.ROOT / page).read_text()
+    return len((text[: text.index(f"\n{until}\n")] if until else text).split())
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield each sentence of paragraphs and lists: no headings, no tables, no code."""
+    paragraph: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        starts = re.match(r"\s*(?:[-*]|\d+\.) ", line)
+        if starts or not line.strip() or line.startswith(("#", "|")):
+            yield from _END.split(" ".join(paragraph))
+            paragraph = []
+        if line.strip() and not line.startswith(("#", "|")):
+            paragraph.append(line[starts.end() :] if starts else line.strip())
+
+
+def test_every_limited_page_exists():
+    assert [pages.name(page) for page in LIMITED] == sorted(LIMITS)
+
+
+@each_page
+def test_a_page_stays_inside_its_limit(page):
+    assert words(pages.name(page)) <= LIMITS[pages.name(page)]
+
+
+def test_all_pages_stay_inside_the_limit():
+    assert sum(words(pages.name(page)) for page in pages.PAGES) <= ALL
+
+
+def test_an_admin_reads_little_before_a_first_policy():
+    assert sum(words(*each) for each in FIRST_POLICY) <= ADMIN
+
+
+def test_a_data_scientist_reads_little():
+    assert words("docs/users.md") <= DATA_SCIENTIST
+
+
+@pytest.mark.parametrize("page", [page for page in LIMITED if page.stem != "attempts"], ids=pages.name)
+def test_sentences_are_short(page):
+    plain = _TARGET.sub("]", _SPAN.sub("CODE", pages.prose(page)))
+    assert [each for each in sentences(plain) if len(each.split()) > LONGEST_SENTENCE] == []
+
+
+@each_page
+def test_one_word_stands_for_one_thing(page):
+    found = unwanted(_SPAN.sub("", pages.prose(page)), words=GLOSSARY)
+    assert found == [], "docs/concepts.md#words"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("One is here.\nTwo is\nthere.", ["One is here.", "Two is there."]),
+        ("# A heading\n- first\n- second. Third", ["first", "second.", "Third"]),
+        ("| a | row |\ntext", ["text"]),
+    ],
+    ids=["a paragraph", "a list", "a table"],
+)
+def test_sentences_are_found(text, want):
+    assert [each for each in sentences(text) if each] == want
