@@ -66,7 +66,7 @@ def review(manifest, *, uid, requester, operation="CREATE"):
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def open_reviewer(case, folder, *, unix_time=None):
+def open_reviewer(case, folder, **more):
     head = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"}
     (folder / "policy.yaml").write_text(yaml.safe_dump(head | case["policy"]))
     world = World(load(folder))
@@ -75,7 +75,7 @@ def open_reviewer(case, folder, *, unix_time=None):
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
     parse_world(yaml.safe_dump(listed), world.policy.resources, name="case").fill(world)
     ledger = MemoryLedger(world, lambda: 0.0)
-    return AdmissionReviewer(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", unix_time=unix_time)
+    return AdmissionReviewer(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", **more)
 
 
 def ask(reviewer, step, uid):

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,11 +77,15 @@ def constants(words: ast.expr, scopes: tuple[ast.AST, ...]) -> list[str] | None:
     return None
 
 
-def made() -> Iterator[tuple[Path, ast.Call, int, tuple[ast.AST, ...]]]:
+@cache
+def made() -> list[tuple[Path, ast.Call, int, tuple[ast.AST, ...]]]:
     """Every reason and statement that the code makes: where, the call, the place of its words, and what encloses it."""
+    found = []
     for path in SOURCES:
-        tree = ast.parse(path.read_text())
-        yield from ((path, *each) for each in calls_in(tree, (tree,)))
+        if path.name not in {"statement.py", "reason.py"}:
+            tree = ast.parse(path.read_text())
+            found += ((path, *each) for each in calls_in(tree, (tree,)))
+    return found
 
 
 def calls_in(node: ast.AST, scopes: tuple[ast.AST, ...]) -> Iterator[tuple[ast.Call, int, tuple[ast.AST, ...]]]:
@@ -91,7 +96,6 @@ def calls_in(node: ast.AST, scopes: tuple[ast.AST, ...]) -> Iterator[tuple[ast.C
         yield from calls_in(child, inner)
 
 
-MADE = [each for each in made() if each[0].name not in {"statement.py", "reason.py"}]
 FACTS = {
     "gpus": 3 * ONE_GPU,
     "GPUs": 3 * ONE_GPU,
@@ -111,7 +115,7 @@ def is_read_from_a_pod(call: ast.Call) -> bool:
 
 def test_words_are_constant_and_have_a_fact_for_each_place():
     wrong = []
-    for path, call, at, scopes in MADE:
+    for path, call, at, scopes in made():
         if is_read_from_a_pod(call) or len(call.args) <= at:
             continue
         texts = constants(call.args[at], scopes)
@@ -128,7 +132,7 @@ def test_words_are_constant_and_have_a_fact_for_each_place():
 
 def test_every_statement_is_written_and_comes_back_from_json():
     seen = set()
-    for _, call, at, scopes in MADE:
+    for _, call, at, scopes in made():
         if is_read_from_a_pod(call) or len(call.args) <= at:
             continue
         for words in constants(call.args[at], scopes) or ():
