@@ -107,6 +107,7 @@ def test_work_follows_the_budget_however_parts_of_an_object_grow(data, sample, i
     check_work(document, sample.related)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "document", [pytest.param(document, id=name) for name, document in expansions(bounds.LABEL_BYTES)]
 )
