@@ -71,8 +71,8 @@ test-versions: setup ## scenarios and attacks on other minors of Kubernetes; MIN
 test-saving: $(STAMP)-saving ## the training loops of docs/saving.md with PyTorch, Ray and Transformers, which it installs: 6 GB
 	$(BIN)/pytest tests/saving/recipes_check.py
 
-test-fast: setup browser ## the tests that need no control plane and little time each: two minutes
-	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n 8 -m 'not cluster and not long and not slow'
+test-fast: setup ## the tests that need no control plane and little time each: about a minute
+	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n 2 -m 'not cluster and not long and not slow'
 
 test-long: setup browser ## the long forms, on real clocks, and a longer search by properties: before a release
 	$(BIN)/pytest -m long

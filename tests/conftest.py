@@ -26,6 +26,12 @@ gc.disable()  # while tests are collected: each worker does that, and almost all
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A browser takes seconds to start: its tests are no part of the fast ones."""
+    if "browser" in getattr(item, "fixturenames", ()):
+        item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """Exclude everything imported and collected from garbage collection: a tenth of the tests' processor time."""
     gc.freeze()
@@ -37,3 +43,4 @@ def garbage_of_a_file():
     """Have what a file leaves open in cycles of objects fail there, not in the test in which it would be collected."""
     yield
     gc.collect()
+    gc.freeze()  # what is left stays: the next file's collection need not look at it

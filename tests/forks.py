@@ -87,17 +87,23 @@ def _forks() -> _Forks:
 
 
 def start(
-    module: str, *arguments: object, out: Path, err: Path, stdin: Path = Path(os.devnull), as_root: bool = True
+    module: str,
+    *arguments: object,
+    out: Path,
+    err: Path,
+    stdin: Path = Path(os.devnull),
+    folder: Path = ROOT,
+    environ: Mapping[str, str] | None = None,
+    as_root: bool = True,
 ) -> Fork:
-    """Run a module as `python -m` does, in the repository; `as_root=False` lets permissions hold for root, too."""
+    """Run a module as `python -m` does; files may be devices. `as_root=False` lets permissions hold for root, too."""
     forks = _forks()
-    for path in (out, err):
-        path.write_text("")  # a reader of the log need not wait for the process
     request = {
         "module": module,
         "arguments": [*map(str, arguments)],
         "files": [*map(str, (stdin, out, err))],
-        "environment": dict(os.environ),
+        "folder": str(folder),
+        "environment": dict(os.environ if environ is None else environ),
         "as_root": as_root,
     }
     return Fork(forks, forks.ask(request))
@@ -141,20 +147,26 @@ def _answer(request: dict[str, Any], running: set[int]) -> int | None:
         ended, status = os.waitpid(pid, os.WNOHANG)
         running.discard(ended)
         return os.waitstatus_to_exitcode(status) if ended else None
-    pid = os.fork()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    files = [os.open(path, flags if number else os.O_RDONLY) for number, path in enumerate(request["files"])]
+    pid = os.fork()  # now the files exist: a reader of a log, or of a terminal, need not wait for the process
     if pid == 0:
-        _become(request)
+        _become(request, files)
+    for each in files:
+        os.close(each)
     running.add(pid)
     return pid
 
 
-def _become(request: dict[str, Any]) -> None:
+def _become(request: dict[str, Any], files: list[int]) -> None:
     """Run the requested module to its end."""
-    for number, path in enumerate(request["files"]):
-        flags = os.O_WRONLY | os.O_APPEND if number else os.O_RDONLY
-        os.dup2(os.open(path, flags), number)
+    for number, each in enumerate(files):
+        os.dup2(each, number)
+        os.close(each)
+    os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    _open_streams(os.environ.get("PYTHONIOENCODING", "utf-8"))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not request["as_root"] and os.geteuid() == 0:
         _give_up_root()
@@ -168,6 +180,13 @@ def _become(request: dict[str, Any]) -> None:
         sys.stdout.flush()
         os._exit(status)  # a normal exit would touch everything imported, and so copy it
     sys.exit(str(status))
+
+
+def _open_streams(encoding: str) -> None:
+    """As an interpreter does that starts."""
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115  the process ends with it
+    sys.stdout = open(1, "w", buffering=1 if os.isatty(1) else -1, encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _give_up_root() -> None:

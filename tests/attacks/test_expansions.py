@@ -7,7 +7,6 @@ import contextlib
 import json
 
 import pytest
-import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -15,9 +14,8 @@ from tests.attacks.crowd import crowded, reviewer, turn
 from tests.attacks.expansions import claims, expansions, honest_workflow
 from tests.attacks.growing import Growth, at, grown, paths, put, ways, work_of
 from tests.attacks.shapes import review
-from tests.cases.samples import Sample, samples
+from tests.cases.samples import FOLDER, Sample, read_yaml, samples
 from tests.examples import USUAL, examples
-from tests.test_mirror import TESTS
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.kinds.budget import BYTES, STEPS, Budget, BudgetSpentError
@@ -37,7 +35,7 @@ SAMPLES = [
         Sample(
             f"unknown: {each['of']['kind']}", {"metadata": {"name": "it", "namespace": "vision"}, **each["of"]}, [], {}
         )
-        for each in yaml.safe_load((TESTS / "cases" / "unknown_kinds" / "asks.yaml").read_text())
+        for each in read_yaml(FOLDER / "unknown_kinds" / "asks.yaml")
     ),
 ]
 WORLD = crowded(20)
@@ -109,6 +107,7 @@ def test_work_follows_the_budget_however_parts_of_an_object_grow(data, sample, i
     check_work(document, sample.related)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "document", [pytest.param(document, id=name) for name, document in expansions(bounds.LABEL_BYTES)]
 )

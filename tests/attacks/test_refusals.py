@@ -43,8 +43,7 @@ async def served(folder):
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
         writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
         queue = OwnerEventQueue(OwnerLookup(connection), writer)
-        reviewer = await asyncio.to_thread(open_reviewer, CASE, folder)
-        reviewer._notify_owner = queue.take
+        reviewer = await asyncio.to_thread(open_reviewer, CASE, folder, notify_owner=queue.take)
         tasks = [asyncio.create_task(writer.run()), asyncio.create_task(queue.run())]
         try:
             yield reviewer, api, writer

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 import yaml
 
 Json = dict[str, Any]
+FOLDER = Path(__file__).parent
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # every worker reads all of them to list the tests
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a file of cases."""
+    return yaml.load(path.read_bytes(), Loader=_LOADER)
 
 
 class Sample(NamedTuple):
@@ -33,8 +39,8 @@ def samples() -> list[Sample]:
             _copied(case.get("with", [])),
             case,
         )
-        for path in sorted((Path(__file__).parent / "expansions").glob("*.yaml"))
-        for name, case in yaml.load(path.read_text(), Loader=_LOADER).items()
+        for path in sorted((FOLDER / "expansions").glob("*.yaml"))
+        for name, case in read_yaml(path).items()
     ]
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import jsonpatch
 import pytest
-import yaml
 
 from tests.blackbox import in_process
 from tests.builders import decision_of
+from tests.cases.samples import read_yaml
 from webhook.core.world.world import World
-from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_file import parse_objects
 from webhook.policy.load import load
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
@@ -66,16 +66,15 @@ def review(manifest, *, uid, requester, operation="CREATE"):
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def open_reviewer(case, folder, *, unix_time=None):
+def open_reviewer(case, folder, **more):
     head = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"}
-    (folder / "policy.yaml").write_text(yaml.safe_dump(head | case["policy"]))
+    (folder / "policy.yaml").write_text(json.dumps(head | case["policy"]))
     world = World(load(folder))
     objects = [node(name, given or {}) for name, given in case["nodes"].items()]
     objects += [pod(given) for given in case.get("running", [])] + case.get("objects", [])
-    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-    parse_world(yaml.safe_dump(listed), world.policy.resources, name="case").fill(world)
+    parse_objects(objects, world.policy.resources, name="case").fill(world)
     ledger = MemoryLedger(world, lambda: 0.0)
-    return AdmissionReviewer(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", unix_time=unix_time)
+    return AdmissionReviewer(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", **more)
 
 
 def ask(reviewer, step, uid):
@@ -118,7 +117,7 @@ def assert_part(want, got, path):
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_case(path, tmp_path):
-    case = yaml.safe_load(path.read_text())
+    case = read_yaml(path)
     reviewer = open_reviewer(case, tmp_path)
     numbers = itertools.count(1)
     for step in case["pods"]:

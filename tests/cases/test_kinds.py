@@ -9,10 +9,8 @@ as the sample has them, absent where there are none. `surge` is what a rolling u
 
 import msgspec
 import pytest
-import yaml
 
-from tests.cases.samples import filled
-from tests.test_mirror import CASES
+from tests.cases.samples import FOLDER, filled, read_yaml
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.reclaim.failures import Loss
 from webhook.kube.kinds.budget import Budget
@@ -26,10 +24,11 @@ from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_object import paths_of
 from webhook.kube.workloads.gang_size import gang_plan
 
+CASES = FOLDER / "kinds"
 SAMPLES = {
     (each["of"]["apiVersion"].rpartition("/")[0], each["of"]["kind"]): filled(each)
     for path in sorted(CASES.glob("*.yaml"))
-    for each in yaml.safe_load(path.read_text())
+    for each in read_yaml(path)
 }
 ROWS = [pytest.param(row, id=f"{row.kind.kind}.{row.kind.group}") for row in BUILT_IN]
 
@@ -77,7 +76,7 @@ def test_a_row_says_of_its_sample(row):
 
 def test_every_row_has_one_sample():
     assert SAMPLES.keys() == BY_KIND.keys()
-    assert sum(len(yaml.safe_load(path.read_text())) for path in CASES.glob("*.yaml")) == len(SAMPLES)
+    assert sum(len(read_yaml(path)) for path in CASES.glob("*.yaml")) == len(SAMPLES)
 
 
 @pytest.mark.parametrize("row", ROWS)

@@ -13,9 +13,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests import builders as b
+from tests.cases.samples import read_yaml
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.cli.explain.reclaim import Evictions
 from webhook.core.model.names import Uid
@@ -28,8 +28,8 @@ from webhook.policy.load import parse
 
 NOW = 1_764_000_000
 FOLDER = Path(__file__).parent / "reclaim"
-ROOM = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((FOLDER / "room").glob("*.yaml"))}
-CASES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
+ROOM = {path.stem: read_yaml(path) for path in sorted((FOLDER / "room").glob("*.yaml"))}
+CASES = {path.stem: read_yaml(path) for path in sorted(FOLDER.glob("*.yaml"))}
 NO_ROOM = {
     "type": "PodScheduled",
     "status": "False",

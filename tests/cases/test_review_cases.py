@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
+from tests.cases.samples import read_yaml
 from tests.cases.test_cases import assert_part, node, pod
 from webhook.cli.main import main
 
@@ -20,16 +20,16 @@ CASES = sorted((Path(__file__).parent / "review").glob("*.yaml"))
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_case(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    case = yaml.safe_load(path.read_text())
+    case = read_yaml(path)
     Path("policy.yaml").write_text(
-        yaml.safe_dump({"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"} | case["policy"])
+        json.dumps({"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"} | case["policy"])
     )
     Path("m.yaml").write_text(case["manifests"])
     world = []
     if "world" in case:
         objects = [node(name, given or {}) for name, given in case["world"]["nodes"].items()]
         objects += [pod(given) for given in case["world"].get("pods", [])]
-        Path("world.yaml").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}))
+        Path("world.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
         world = ["--world", "world.yaml"]
     arguments = ["review", "--policy", "policy.yaml", *world, *case.get("args", []), "m.yaml"]
     result = CliRunner().invoke(main, [*arguments, "-o", "json", "-o", "github=annotations"])

@@ -1,5 +1,9 @@
 """A test that hangs beyond its timeout ends its process, with a stack, and the others run."""
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 TESTS = """

@@ -9,6 +9,8 @@ import pytest
 
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.slow
+
 PASSED = "=== 8423 passed, 2 warnings, 1 rerun in 640.12s (0:10:40) ==="
 NOT_IMPORTED = "=== 5 errors in 3.10s ==="
 REST = "=== 800 passed in 900.00s (0:15:00) ==="

@@ -7,6 +7,8 @@ from tests.control_plane import minors
 from tests.control_plane.assets import recipe_folder
 from tests.control_plane.versions import MINORS, NEWEST, OTHER_MINORS, under_test
 
+pytestmark = pytest.mark.slow
+
 MINOR = f"""
 import os
 def test_minor(): assert os.environ["KUBERNETES"] == "{minors.OLDEST}"

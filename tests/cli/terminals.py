@@ -6,14 +6,13 @@ import pty
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests import forks
+
 SECONDS = 120
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
@@ -40,11 +39,13 @@ def on_a_terminal(
     """Run a command on a terminal; with `until`, press Ctrl-C once what it got fulfils that."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    command = [sys.executable, "-m", "webhook", *map(str, words)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
-    for name in ("COLUMNS", "LINES", "FORCE_COLOR"):
+    environ = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", **environment}
+    for name in {"COLUMNS", "LINES", "FORCE_COLOR"} - environment.keys():
         environ.pop(name, None)
-    running = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ | environment)
+    terminal = Path(os.ttyname(theirs))
+    running = forks.start(
+        "webhook", *words, stdin=terminal, out=terminal, err=terminal, folder=Path.cwd(), environ=environ
+    )
     os.close(theirs)
     printed, pressed = b"", False
     try:

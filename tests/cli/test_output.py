@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests import forks
 from tests.cli import sample_world
-from tests.cli.terminals import ROOT, on_a_terminal
+from tests.cli.terminals import SECONDS, on_a_terminal
+from tests.forks import ROOT
 from webhook.cli.main import main
 
 POLICY = sample_world.POLICY
@@ -50,19 +52,18 @@ COMMANDS = {
 }
 
 
-def started(folder, words, **more):
-    command = [sys.executable, "-m", "webhook", *words]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, cwd=folder, env=environ, stderr=subprocess.PIPE, text=True, **more)
+def ended(folder, words, *, out, during=lambda _running: None):
+    """The exit status of a command that writes to a file or device, and what it said."""
+    err = folder / "err"
+    running = forks.start("webhook", *words, out=out, err=err, folder=folder)
+    during(running)
+    return running.wait(timeout=SECONDS), err.read_text()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_full_disk_is_said_in_one_line_and_is_no_answer(folder, name):
-    with Path("/dev/full").open("w") as full:
-        running = started(folder, COMMANDS[name], stdout=full)
-        said = running.communicate()[1]
-    assert running.returncode == 2
-    assert said == "fairgate: the output cannot be written: No space left on device\n"
+    want = "fairgate: the output cannot be written: No space left on device\n"
+    assert ended(folder, COMMANDS[name], out=Path("/dev/full")) == (2, want)
 
 
 FILES = {
@@ -92,10 +93,10 @@ PIPED = {
 def test_a_closed_pipe_ends_a_command_without_a_word(folder, name):
     ours, theirs = os.pipe()
     os.close(ours)
-    running = started(folder, PIPED[name], stdout=theirs)
+    command, environ = [sys.executable, "-m", "webhook", *PIPED[name]], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environ, stdout=theirs, stderr=subprocess.PIPE, check=False)
     os.close(theirs)
-    said = running.communicate()[1]
-    assert (running.returncode, said) == (1 if name == "help" else 141, "")
+    assert (done.returncode, done.stderr) == (1 if name == "help" else 141, b"")
 
 
 ENDLESS = ("--policy", "policy.yaml", "--world", "endless.json")
@@ -117,11 +118,13 @@ def test_an_interrupt_is_130_and_no_answer(folder, name):
     pipe = folder / "endless.json"
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
-    running = started(folder, INTERRUPTED[name], stdout=subprocess.DEVNULL)
-    with pipe.open("w"):  # opened once the command reads it
-        running.send_signal(signal.SIGINT)
-        said = running.communicate()[1]
-    assert (running.returncode, said) == (130, "")
+
+    def interrupt(running):
+        with pipe.open("w"):  # opened once the command reads it
+            running.send_signal(signal.SIGINT)
+            running.wait(timeout=SECONDS)
+
+    assert ended(folder, INTERRUPTED[name], out=Path(os.devnull), during=interrupt) == (130, "")
 
 
 def test_a_watch_on_a_terminal_keeps_its_summary_and_ends_by_ctrl_c(tmp_path):
@@ -154,8 +157,8 @@ def test_colors_in_a_pipe_are_for_those_who_ask_and_a_cursor_never_moves(folder,
     for key, value in environ.items():
         monkeypatch.setenv(key, value)
     for words in (("status", *AGAINST), (*SIMULATION, "--days", "0.1"), ("review", *AGAINST, "world.json")):
-        running = started(folder, words, stdout=subprocess.PIPE)
-        printed, said = running.communicate()
+        _, said = ended(folder, words, out=folder / "out")
+        printed = (folder / "out").read_text()
         assert ("\x1b[" in printed) == is_colored
         assert "\x1b" not in said
         assert not any(f"\x1b[{code}" in printed for code in ("?25", "2K", "1A", "2J", "H"))

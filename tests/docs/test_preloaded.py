@@ -13,6 +13,8 @@ from tests.docs.pages import ROOT
 from tests.docs.preloaded import stand_ins
 from tests.popen import killed_on_failure
 
+pytestmark = pytest.mark.slow
+
 SERVE = "fairgate serve --policy {root}/policies/default --world world.yaml --certs certs.d --listen 127.0.0.1:0"
 WORLD = "apiVersion: v1\nkind: List\nitems: []\n"
 

@@ -78,7 +78,7 @@ class Scheduler:
 
 def ask(stage, name, **more):
     """A guaranteed pod that no scheduler has come to yet."""
-    stage._pod(name, "team-b", "guaranteed", created=rfc3339(int(stage.now())), **more)
+    stage.pod(name, "team-b", "guaranteed", created=rfc3339(int(stage.now())), **more)
 
 
 def is_bound(stage, name):

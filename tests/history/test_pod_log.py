@@ -16,7 +16,6 @@ from webhook.history.pod_log import MAX_REFUSALS, PodLog
 from webhook.history.reader import read_trace
 from webhook.history.store import Batch, HistoryStore
 from webhook.history.trace_row import MAX_OBJECT_BYTES, SCALERS_OF_NAMESPACE, PodRow
-from webhook.history.trace_store import prune_trace
 from webhook.kube.nodes.autoscalers import API, marks_of
 from webhook.kube.objects import objects
 from webhook.kube.workloads import scalers
@@ -176,7 +175,7 @@ def test_a_crowd_of_one_team_displaces_its_own_pods_first(tmp_path, monkeypatch)
     teams = ["a"] * 90 + ["b"] * 20
     rows = [PodRow(f"{team}{n}", team, "p", team=team, created=T0 + n) for n, team in enumerate(teams)]
     store.write(Batch([], T0, pod_log.Notes(tuple((row, None) for row in rows), (), ()).trace()))
-    prune_trace(store._connection, 0)
+    store.prune(T0)
     store.close()
     teams = [each.team for each in read_trace(tmp_path / "h.db", 0, 2**40).pods]
     assert (teams.count("a"), teams.count("b")) == (30, 20)
@@ -240,7 +239,7 @@ def test_a_tenant_who_makes_autoscalers_without_end_displaces_neither_nodes_nor_
         store.write(Batch([], clock(), log.take().trace()))
     log.note(scalers.SCALERS, scaler("team-a/stays"), "team-a/stays")
     store.write(Batch([], clock(), log.take().trace()))
-    prune_trace(store._connection, 0)
+    store.prune(T0)
     store.close()
     names = {each.name for each in read_trace(tmp_path / "h.db", 0, 2**40).objects}
     assert {"team-b/web", "team-a/stays"} <= names

@@ -110,14 +110,14 @@ async def test_a_killed_process_leaves_no_gap_and_no_double(world, path, clock, 
     async with recording(world, path, clock, log) as killed:
         clock.seconds += 10
         await killed.flush()
-        killed._store.close()
-        killed._store, killed._path = None, None  # nothing more is written
+        left = path.with_name("left.db")
+        sqlite3.connect(path).backup(sqlite3.connect(left))
         clock.seconds += 25
-        async with recording(world, path, clock, log) as after:
+        async with recording(world, left, clock, log) as after:
             clock.seconds += 5
             await after.flush()
-    assert found(path)[HELD] == 2 * 40
-    assert found(path)[("observed", "", "", "")] == 15
+    assert found(left)[HELD] == 2 * 40
+    assert found(left)[("observed", "", "", "")] == 15
 
 
 async def test_a_replica_that_starts_while_the_one_before_it_still_records_counts_nothing_twice(
@@ -282,10 +282,10 @@ async def test_a_bug_is_logged_once_and_counted_and_the_record_goes_on(world, pa
             recorder.note("pods", object(), "uid")
             recorder.refused(None, None, None)
         assert recorder.dropped == 3
-        recorder._take_notes = lambda: 1 / 0
+        recorder.watch(lambda: None, wait_synced=turns, in_force=lambda: 1 / 0)
         await recorder.flush()
         assert "ZeroDivisionError" in recorder.problem
-        del recorder._take_notes
+        recorder.watch(lambda: None, wait_synced=turns)
         clock.seconds += 10
         await recorder.flush()
         assert recorder.problem is None

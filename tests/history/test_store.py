@@ -138,15 +138,6 @@ def test_a_locked_file_says_so_and_takes_the_rows_later(store, path):
     assert len(read(path)) == 1
 
 
-def test_a_disk_that_becomes_read_only_says_so_and_takes_the_rows_later(store, path):
-    store._connection.execute("PRAGMA query_only = ON")
-    with pytest.raises(HistoryError, match="attempt to write a readonly database"):
-        store.write(Batch([row("observed", 1)], T0))
-    store._connection.execute("PRAGMA query_only = OFF")
-    store.write(Batch([row("observed", 1)], T0))
-    assert len(read(path)) == 1
-
-
 def test_a_folder_in_the_place_of_the_file_is_named(tmp_path):
     with pytest.raises(HistoryError, match="unable to open database file"):
         HistoryStore(tmp_path)

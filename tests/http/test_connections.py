@@ -49,16 +49,19 @@ class Room(Connections):
         super().__init__(web.Server(None), Bounds(**given_bounds), make=make)
         self.clock = 0.0
         self.now = lambda: self.clock
-        self.refused = []
+        self.opened = []
+        self.protocols = []
 
     def http(self):
-        return Http()
+        self.protocols.append(Http())
+        return self.protocols[-1]
 
     def open(self, address="10.0.0.1", *sent):
         connection = self.admit(address)
         if connection is None:
             return None
         connection.connection_made(Transport(connection))
+        self.opened.append(connection)
         for data in sent:
             self.send(connection, data)
         return connection
@@ -70,6 +73,10 @@ class Room(Connections):
     def at(self, seconds):
         self.clock = seconds
         self.sweep(seconds)
+
+    @property
+    def there(self):
+        return [each for each in self.opened if is_open(each)]
 
     @property
     def number(self):
@@ -166,12 +173,12 @@ async def test_a_crowd_of_new_ones_costs_no_look_at_all_others():
 
 def rank_of_last(room, address):
     """Of the connection, if any, that makes room for a new one from an address: whether it asked, and since when."""
-    own = sum(each.remote == address for each in room._open) + 1
-    others = Counter(each.remote for each in room._open)
+    own = sum(each.remote == address for each in room.there) + 1
+    others = Counter(each.remote for each in room.there)
     if own > room.bounds.of_address:
-        may_go = [each for each in room._open if each.remote == address]
-    elif len(room._open) == room.bounds.connections:
-        may_go = [each for each in room._open if others[each.remote] + (each.remote == address) >= own]
+        may_go = [each for each in room.there if each.remote == address]
+    elif len(room.there) == room.bounds.connections:
+        may_go = [each for each in room.there if others[each.remote] + (each.remote == address) >= own]
     else:
         return []
     return sorted((each.has_asked, each.since) for each in may_go if each.is_silent)[:1]
@@ -190,17 +197,17 @@ def test_there_are_never_more_than_the_bounds_and_an_address_that_holds_none_get
         for number, (address, sent, is_answered) in enumerate(steps):
             room.clock = number
             rank = rank_of_last(room, f"10.0.0.{address}")
-            before = set(room._open)
+            before = set(room.there)
             connection = room.open(f"10.0.0.{address}")
-            assert [(each.has_asked, each.since) for each in before - set(room._open)] == rank
+            assert [(each.has_asked, each.since) for each in before - set(room.there)] == rank
             if sent and connection is not None:
                 room.send(connection, sent)
             if is_answered and connection is not None and connection.unanswered:
                 connection.answered()
             assert room.number <= 6
-            by_address = [sum(each.remote == f"10.0.0.{a}" for each in room._open) for a in range(4)]
+            by_address = [sum(each.remote == f"10.0.0.{a}" for each in room.there) for a in range(4)]
             assert max(by_address) <= 3
-        waiting = [each for each in room._open if not each.is_silent]
+        waiting = [each for each in room.there if not each.is_silent]
         probe = room.open("10.9.9.9")
         assert is_open(probe) or len(waiting) == 6
         assert all(map(is_open, waiting))
@@ -280,6 +287,6 @@ async def test_requests_that_come_before_an_answer_wait_for_it(room):
 
 async def test_a_silent_connection_costs_no_protocol_of_aiohttp(room):
     connection = room.open()
-    assert connection._http is None
+    assert not room.protocols
     room.send(connection, GET)
-    assert connection._http.got == GET
+    assert [each.got for each in room.protocols] == [GET]

@@ -3,23 +3,20 @@
 import re
 from itertools import combinations
 
-import pytest
-
 from tests.docs import pages
 from tests.observe import alerting
 
 RUNBOOKS = alerting.ROOT / "docs" / "runbooks.md"
-every_alert = pytest.mark.parametrize("alert", alerting.alerts(), ids=lambda alert: alert["alert"])
-every_query = pytest.mark.parametrize("query", alerting.queries(), ids=lambda query: query.panel)
 
 
-@every_alert
-def test_an_alert_has_a_severity_a_summary_and_a_runbook(alert):
-    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
-    assert set(alert["annotations"]) == {"summary", "description", "runbook"}
-    page, _, anchor = alert["annotations"]["runbook"].partition("#")
-    assert (alerting.ROOT / page, anchor) == (RUNBOOKS, alert["alert"].lower())
-    assert anchor in pages.anchors(RUNBOOKS)
+def test_an_alert_has_a_severity_a_summary_and_a_runbook():
+    anchors = pages.anchors(RUNBOOKS)
+    for alert in alerting.alerts():
+        assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+        assert set(alert["annotations"]) == {"summary", "description", "runbook"}
+        page, _, anchor = alert["annotations"]["runbook"].partition("#")
+        assert (alerting.ROOT / page, anchor) == (RUNBOOKS, alert["alert"].lower())
+        assert anchor in anchors
 
 
 def test_every_runbook_belongs_to_an_alert():
@@ -35,23 +32,14 @@ def test_every_runbook_has_meaning_diagnosis_and_remedy():
         assert re.findall(r"^\*\*(\w+):\*\*", section, flags=re.MULTILINE) == ["Means", "Look", "Do"], section[:40]
 
 
-@every_alert
-def test_an_alert_uses_metrics_that_exist(alert):
-    named = alerting.metrics_in(alert["expr"])
-    assert named
-    assert named <= alerting.known_metrics() | alerting.API_SERVER
-
-
-@every_query
-def test_a_panel_uses_metrics_that_exist(query):
-    named = alerting.metrics_in(query.expr)
-    assert named
-    assert named <= alerting.known_metrics()
-
-
-def test_the_runbooks_name_metrics_that_exist():
-    known = alerting.known_metrics(with_histograms=True) | alerting.API_SERVER
-    assert alerting.metrics_in(RUNBOOKS.read_text()) <= known
+def test_alerts_panels_and_runbooks_name_metrics_that_exist():
+    known = alerting.known_metrics()
+    for alert in alerting.alerts():
+        assert set() < alerting.metrics_in(alert["expr"]) <= known | alerting.API_SERVER, alert["alert"]
+    for query in alerting.queries():
+        assert set() < alerting.metrics_in(query.expr) <= known, query.panel
+    more = alerting.known_metrics(with_histograms=True) | alerting.API_SERVER
+    assert alerting.metrics_in(RUNBOOKS.read_text()) <= more
 
 
 def test_the_data_source_is_chosen_when_the_dashboard_is_imported():

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests import builders as b
-from webhook.cli.page.run import _reading
+from webhook.cli.page.run import reading_of
 from webhook.cli.page.world_file import FollowedFile
 from webhook.cli.world_source import WorldError, WorldObjects
 from webhook.core.model.policy import Policy
@@ -27,7 +27,7 @@ class Followed:
         names = self.path.read_text().split()
         if "broken" in names:
             raise WorldError("world.yaml:3: not valid YAML")
-        return _reading(WorldObjects(tuple(b.node(name, gpus=8) for name in names)), Policy(), "test")
+        return reading_of(WorldObjects(tuple(b.node(name, gpus=8) for name in names)), Policy(), "test")
 
     def write(self, text, at=AT):
         self.path.write_text(text)

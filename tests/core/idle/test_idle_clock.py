@@ -3,6 +3,7 @@
 import pytest
 
 from tests.core.support.idle import HOUR, MINUTE, candidate, rules, terms, used
+from tests.kept import kept
 from webhook.core.idle.idle_clock import PODS_LEFT, SAVING_SECONDS, WORKLOADS, IdleClock
 from webhook.core.idle.idle_window import Reading
 
@@ -160,9 +161,13 @@ def test_memory_of_ended_pods_is_bounded():
     course = Course(rules(for_=5 * MINUTE))
     for number in range(WORKLOADS + 10):
         course.look([candidate(f"p{number}", workload=f"w{number}")], used())
+    full = kept(course.clock)
+    for number in range(WORKLOADS, 2 * WORKLOADS):
+        course.look([candidate(f"p{number}", workload=f"w{number}")], used())
+    assert kept(course.clock) <= full + 50
     for number in range(2 * PODS_LEFT):
         course.look([candidate(f"q{number}", workload="one")], used())
-    assert len(course.clock._left) <= WORKLOADS
-    pods = [candidate(f"r{number}", workload="one") for number in range(100)]
-    course.look(pods, used())
-    assert sum(map(len, course.clock._left.values())) <= WORKLOADS * PODS_LEFT
+    full = kept(course.clock)
+    course.look([candidate(f"r{number}", workload="one") for number in range(100)], used())
+    course.look([], used())
+    assert kept(course.clock) <= full + 50

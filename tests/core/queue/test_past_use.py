@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.kept import kept
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.queue.past_use import PastUse, PastUses, accrue, average
 
@@ -83,7 +84,7 @@ def test_what_teams_borrow_is_noted_as_it_changes_and_fades():
     assert uses.average("a") in (1, 2)
     uses.note({}, now=100_000, half_life=100)
     assert (uses.average("a"), uses.average("b")) == (0, 0)
-    assert not uses._uses, "a team that is gone takes no memory"
+    assert kept(uses) == kept(PastUses()), "a team that is gone takes no memory"
 
 
 def test_without_a_half_life_past_use_does_not_count():

@@ -89,7 +89,7 @@ async def test_a_pod_without_a_controller_is_never_moved(stage):
     stage.node("n0")
     stage.node("n1")
     stage.borrower("bare", on="n0")
-    stage._pod("fixed", "team-a", "guaranteed", gpus=2, node="n1")
+    stage.pod("fixed", "team-a", "guaranteed", gpus=2, node="n1")
     wide(stage)
     async with stage.leader(rules()):
         await stage.until(lambda: messages(stage, "CannotMakeRoom") != [])

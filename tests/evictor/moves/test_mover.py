@@ -88,7 +88,7 @@ async def test_a_plan_stops_where_another_pod_takes_a_place(stage):
     wide(stage)
     async with stage.leader(rules(notice_seconds=30)):
         await stage.until(lambda: "n0" in held(stage))
-        stage._pod("daemon", "team-a", "guaranteed", gpus=2, node="n1")
+        stage.pod("daemon", "team-a", "guaranteed", gpus=2, node="n1")
         await stage.until(lambda: held(stage) == {})
         await turns(60)
         assert stage.real_evictions() == 0

@@ -75,7 +75,7 @@ async def test_in_an_open_window_no_pods_are_judged_while_a_whole_node_is_free(s
         await turns(60)
         read = [each for each in stage.api.asked if each.verb == "get" and each.path.endswith("/pods/j-n0")]
         assert (read, stage.real_evictions()) == ([], 0)
-        stage._pod("taken", "team-a", "guaranteed", gpus=1, node="n2")
+        stage.pod("taken", "team-a", "guaranteed", gpus=1, node="n2")
         await stage.until(lambda: stage.real_evictions() == 1)
 
 

@@ -35,7 +35,7 @@ def scatter(stage, *nodes, fixed=2, **more):
     for number, node in enumerate(nodes):
         stage.node(node)
         if number:
-            stage._pod(f"fixed-{node}", "team-a", "guaranteed", gpus=fixed, node=node)
+            stage.pod(f"fixed-{node}", "team-a", "guaranteed", gpus=fixed, node=node)
         job_pod(stage, f"j-{node}", on=node, **more)
 
 
@@ -49,7 +49,7 @@ def wide(stage, name="wide", *, gpus=4, tier="preemptible", team="team-b", **mor
         "message": "3 Insufficient nvidia.com/gpu",
     }
     status = {"phase": "Pending", "conditions": [report | since]}
-    return stage._pod(name, team, tier, gpus=gpus, status=status, **more)
+    return stage.pod(name, team, tier, gpus=gpus, status=status, **more)
 
 
 def place(stage, name, node, *, team="team-b"):

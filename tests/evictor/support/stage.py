@@ -74,23 +74,23 @@ class Stage:
         self.api.put(NODES, name, metadata={"labels": {}, **more}, spec={}, status=body["status"])
 
     def borrower(self, name: str, *, on: str, gpus: int = 1, **more: Any) -> str:
-        return self._pod(name, "team-a", "preemptible", gpus=gpus, node=on, **more)
+        return self.pod(name, "team-a", "preemptible", gpus=gpus, node=on, **more)
 
     def asker(self, name: str, *, gpus: int = 1, **more: Any) -> str:
         """A pod for which kube-scheduler found no room."""
         since = {"lastTransitionTime": rfc3339(int(self.now()))}
-        return self._pod(name, "team-b", "guaranteed", gpus=gpus, status={"conditions": [REPORT | since]}, **more)
+        return self.pod(name, "team-b", "guaranteed", gpus=gpus, status={"conditions": [REPORT | since]}, **more)
 
     def pinned(self, name: str, *, to: str, **more: Any) -> str:
         """A pod that the webhook restricted to one node, and that is not bound."""
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [to]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
         annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
-        return self._pod(name, "team-b", "guaranteed", affinity=affinity, annotations=annotations, **more)
+        return self.pod(name, "team-b", "guaranteed", affinity=affinity, annotations=annotations, **more)
 
     def unseen(self, name: str, *, created: int) -> str:
         """A borrowing pod that kube-scheduler has not come to."""
-        return self._pod(name, "team-b", "preemptible", created=rfc3339(created))
+        return self.pod(name, "team-b", "preemptible", created=rfc3339(created))
 
     def budget(self, *, allowed: int = 100) -> None:
         """A PodDisruptionBudget that covers all borrowers, so that the API server may refuse to evict them."""
@@ -107,7 +107,7 @@ class Stage:
         pod = self.api.objects[PODS][f"team-b/{name}"]
         self.api.keep(PODS, f"team-b/{name}", {**pod, "status": NO_ROOM})
 
-    def _pod(self, name: str, team: str, tier: str, **more: Any) -> str:
+    def pod(self, name: str, team: str, tier: str, **more: Any) -> str:
         labels = {"fairgate.dev/team": team, "fairgate.dev/tier": tier}
         labels |= more.pop("gang", {})
         status, created, owners = more.pop("status", {}), more.pop("created", None), more.pop("ownerReferences", [])

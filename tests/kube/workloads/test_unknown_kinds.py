@@ -1,20 +1,17 @@
 """Kinds that are not described, by manifests as people write them (tests/cases/unknown_kinds)."""
 
 import pytest
-import yaml
 
-from tests.test_mirror import TESTS
+from tests.cases.samples import FOLDER, read_yaml
 from webhook.kube.kinds.budget import Budget
 from webhook.kube.kinds.model import Unknown
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.unknown_kinds import unknown_kind
 
-CASES = TESTS / "cases" / "unknown_kinds"
-
 
 def cases(name):
-    return yaml.safe_load((CASES / f"{name}.yaml").read_text())
+    return read_yaml(FOLDER / "unknown_kinds" / f"{name}.yaml")
 
 
 def named(document):

@@ -6,10 +6,11 @@ import json
 import pytest
 
 from tests import builders as b
+from tests.builders import core_node
 from tests.page.support.pages import state_of
 from webhook.core.model.names import NodeName
 from webhook.page.live import hub as hubs
-from webhook.page.live.hub import BUFFERED, CLIENTS, CLIENTS_OF_ONE, Hub, TooManyError
+from webhook.page.live.hub import BUFFERED, CLIENTS, CLIENTS_OF_ONE, Client, Hub, TooManyError
 from webhook.page.views.viewer import EVERYTHING, Viewer
 
 
@@ -26,6 +27,21 @@ def data(message):
     return event.removeprefix("event: "), json.loads(rest.removeprefix("data: "))
 
 
+async def is_sent_nothing(client):
+    waits = asyncio.create_task(client.next())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return waits.cancel()
+
+
+async def change(state, hub):
+    """A node comes and goes: each time every page is sent that."""
+    node = state.world.fleet.get(NodeName("gpu-3"))
+    state.world.remove_node(node.name) if node else state.world.set_node(core_node("gpu-3"))
+    state.touch(NodeName("gpu-3"))
+    await hub.publish_rows()
+
+
 async def test_a_change_of_a_node_is_sent_once_to_each_viewer_with_what_they_may_see(shared):
     state, hub = shared
     sees_all, nina = hub.join(EVERYTHING), hub.join(Viewer("n", frozenset({"nlp"})))
@@ -36,7 +52,7 @@ async def test_a_change_of_a_node_is_sent_once_to_each_viewer_with_what_they_may
     assert data(await nina.next())[1]["rows"] == {"gpu-3": None}
     state.touch(NodeName("gpu-1"))
     await hub.publish_rows()
-    assert sees_all._messages.empty(), "a row that is as before is not sent"
+    assert await is_sent_nothing(sees_all), "a row that is as before is not sent"
 
 
 @pytest.mark.parametrize("nodes", [False, True])
@@ -47,7 +63,7 @@ async def test_of_what_others_have_nothing_is_sent_and_of_own_pods_everything(sh
         state.world.remove_pod(pod.uid)
         state.touch(pod.node)
     await hub.publish_rows()
-    assert nina._messages.empty(), "not even that something changed"
+    assert await is_sent_nothing(nina), "not even that something changed"
     for pod in [pod for pod in state.world.pods() if pod.name == "chat"]:
         state.world.remove_pod(pod.uid)
         state.touch(pod.node)
@@ -62,7 +78,7 @@ async def test_a_page_learns_that_the_state_is_out_of_date_and_that_it_is_again_
     state, hub = shared
     state.why_stale = lambda: "no event for 130 s"
     assert data(hub.hello()) == ("hello", {"sequence": state.sequence, "stale": "no event for 130 s"})
-    stream, following = hub.join(EVERYTHING), asyncio.create_task(hub._follow_staleness())
+    stream, following = hub.join(EVERYTHING), asyncio.create_task(hub.run())
     assert data(await stream.next()) == ("stale", {"stale": "no event for 130 s"})
     state.why_stale = lambda: "no event for 140 s"
     for _ in range(5):
@@ -73,10 +89,10 @@ async def test_a_page_learns_that_the_state_is_out_of_date_and_that_it_is_again_
 
 
 async def test_a_page_that_does_not_keep_up_is_dropped_and_no_other(shared):
-    _, hub = shared
+    state, hub = shared
     slow, quick = hub.join(EVERYTHING), hub.join(EVERYTHING)
     for _ in range(BUFFERED + 1):
-        hub._send(b"event: tick\ndata: {}\n\n")
+        await change(state, hub)
         await quick.next()
     assert slow.is_dropped
     assert not quick.is_dropped
@@ -85,9 +101,9 @@ async def test_a_page_that_does_not_keep_up_is_dropped_and_no_other(shared):
 
 
 async def test_at_the_end_every_stream_ends_at_once_though_nothing_waits_for_it(shared):
-    _, hub = shared
+    state, hub = shared
     streams = [hub.join(EVERYTHING) for number in range(3)]
-    hub._send(b"event: tick\ndata: {}\n\n")
+    await change(state, hub)
     await streams[0].next()
     waits = asyncio.create_task(streams[0].next())
     await asyncio.sleep(0)
@@ -95,12 +111,11 @@ async def test_at_the_end_every_stream_ends_at_once_though_nothing_waits_for_it(
     assert await waits == await streams[1].next() == b""
 
 
-async def test_large_messages_drop_a_slow_page_before_they_fill_the_memory(shared, monkeypatch):
+async def test_large_messages_drop_a_slow_page_before_they_fill_the_memory(monkeypatch):
     monkeypatch.setattr(hubs, "BUFFERED_BYTES", 1000)
-    _, hub = shared
-    slow = hub.join(EVERYTHING)
+    slow = Client(EVERYTHING)
     for _ in range(3):
-        hub._send(b"x" * 400)
+        slow.put(b"x" * 400)
     assert slow.is_dropped
 
 
@@ -151,6 +166,6 @@ async def test_changes_are_gathered_and_sent_once(monkeypatch):
         state.touch(NodeName("n1"))
     async with asyncio.timeout(60):
         assert data(await client.next())[0] == "tick"
-    assert client._messages.empty()
+    assert await is_sent_nothing(client)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

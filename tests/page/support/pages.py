@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 from tests import builders as b
 from tests.cli import sample_world
 from webhook.cli.page.answers import CommandAnswers
-from webhook.cli.page.run import _reading
+from webhook.cli.page.run import reading_of
 from webhook.cli.world_source import WorldObjects
 from webhook.page.access.authenticator import UrlAuthenticator
 from webhook.page.live.cluster_state import ClusterState
@@ -77,7 +77,7 @@ def sample_objects():
 def state_of(objects=None, *, policy=None):
     """The state of a page over these objects."""
     objects = sample_objects() if objects is None else objects
-    reading = _reading(WorldObjects(tuple(objects)), policy or policy_of(), "test")
+    reading = reading_of(WorldObjects(tuple(objects)), policy or policy_of(), "test")
     state = ClusterState(reading, "world of a test", ZONE)
     for each in objects:
         if each["kind"] == "Pod":

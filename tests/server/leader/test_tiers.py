@@ -37,13 +37,15 @@ async def test_few_pods_of_a_team_give_way_to_minimums_at_once(tmp_path, monkeyp
         assert sorted(patches(stage)[4:]) == ["chat2", "web1"]
 
 
-async def test_a_pod_that_cannot_be_written_is_tried_ever_more_rarely_and_holds_up_no_other(tmp_path):
+async def test_a_pod_that_cannot_be_written_is_tried_ever_more_rarely_and_holds_up_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiers, "REST_SECONDS", 0.5)
+    monkeypatch.setattr(tiers, "LONGEST_REST_SECONDS", 32)
     async with staged(tmp_path) as stage:
         stage.api.faults["patch /api/v1/namespaces/team-a/pods/p"].extend([Answer(403)] * 100)
         stage.put("p", None, created=1)
         stage.put("q", None, created=2)
         await until(lambda: stage.labels()["q"])
-        await asyncio.sleep(100 * REST_SECONDS)
+        await asyncio.sleep(100 * tiers.REST_SECONDS)
         assert 4 < patches(stage).count("p") < 10
         assert patches(stage).count("q") == 1
 

@@ -141,10 +141,10 @@ async def test_a_cause_that_changes_all_the_time_is_not_written_all_the_time(tmp
             return bool(due)
 
         assert not await written("room"), "it may start at once"
-        await asyncio.sleep(waiting_reasons.REPORT_SECONDS)
+        asyncio.get_running_loop().advance(waiting_reasons.REPORT_SECONDS)
         assert await written("room")
         assert not await written("limit")
-        await asyncio.sleep(waiting_reasons.CAUSE_SECONDS)
+        asyncio.get_running_loop().advance(waiting_reasons.CAUSE_SECONDS)
         assert not await written("room"), "it is the present one"
         assert await written("limit")
         assert stage.text() == "waits: limit"
@@ -187,9 +187,9 @@ async def test_numbers_alone_are_written_once_a_minute_and_are_no_event(tmp_path
             why = Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": units})
             return reasons.due({uid: Judged(waiting, waiting.pod, Retry(why), Never(), why)})
 
-        await asyncio.sleep(waiting_reasons.CAUSE_SECONDS)
+        asyncio.get_running_loop().advance(waiting_reasons.CAUSE_SECONDS)
         assert due(1_680_000) == []
-        await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)
+        asyncio.get_running_loop().advance(waiting_reasons.NUMBERS_SECONDS)
         assert due(840_000) == [], "they are written"
         [judged] = due(1_680_000)
         await reasons.write(judged)
@@ -205,7 +205,7 @@ async def test_many_reasons_that_change_at_once_are_written_some_each_second(tmp
         reasons = WaitingReasons(leader_context(stage.world, connection=stage.connection, events=Recorder()))
         reasons.begin()
         reasons.report(uids)
-        await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)
+        asyncio.get_running_loop().advance(waiting_reasons.NUMBERS_SECONDS)
 
         def due(why):
             pods = (stage.world.waiting.get(uid) for uid in uids)
@@ -216,5 +216,5 @@ async def test_many_reasons_that_change_at_once_are_written_some_each_second(tmp
         assert due(other) == 0
         await asyncio.sleep(1)
         assert due(other) == 50 - waiting_reasons.IN_A_SECOND
-        await asyncio.sleep(waiting_reasons.NUMBERS_SECONDS)
+        asyncio.get_running_loop().advance(waiting_reasons.NUMBERS_SECONDS)
         assert due(Reason(Code.WAITS_FOR_LIMIT, "{back:GPUs}", {"back": 1})) == waiting_reasons.NUMBERS_IN_A_SECOND

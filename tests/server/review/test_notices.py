@@ -28,9 +28,7 @@ def reviewer(tmp_path, events):
 
 
 def opened(case, folder, events):
-    made = open_reviewer(case, folder)
-    made._notify_owner = events.append
-    return made
+    return open_reviewer(case, folder, notify_owner=events.append)
 
 
 def mutate(reviewer, step, *, dry_run=False, operation="CREATE"):

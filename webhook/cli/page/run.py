@@ -92,7 +92,7 @@ async def _serve_file(options: Options, source: FileWorld) -> None:
         raise WorldError("--serve needs a cluster: it asks the API server who may see what")
     policy = choose_policy(options.policy, source)
     file = FollowedFile(
-        source.path, lambda: _reading(read_objects(source), policy, str(source.path)), domain=options.domain
+        source.path, lambda: reading_of(read_objects(source), policy, str(source.path)), domain=options.domain
     )
     await _show(options, file.state, UrlAuthenticator(), cluster=None, keep=file.run)
 
@@ -117,7 +117,7 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
         coverage[:] = [found.coverage]
         objects = WorldObjects(found.objects, found.coverage, found.unnamed, read_at=int(time.time()))
         try:
-            reading = _reading(objects, state.world.policy, origin)
+            reading = reading_of(objects, state.world.policy, origin)
         except InputError as error:
             raise ClusterError(str(error)) from error
         reading.notes = (*reading.notes, *filter(None, [note]))
@@ -189,7 +189,7 @@ def _read_policy(report: Mapping[str, Any]) -> Policy | None:
         return None
 
 
-def _reading(found: WorldObjects, policy: Policy, name: str) -> Reading:
+def reading_of(found: WorldObjects, policy: Policy, name: str) -> Reading:
     """Return what was read. Raises WorldError."""
     objects = KeptObjects(frozenset(key.key for key in policy.defaults.user_from))
     for each in found.objects:
