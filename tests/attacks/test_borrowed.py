@@ -7,7 +7,15 @@ import pytest
 
 from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_namespace, make_nodes, wait_for
+from tests.control_plane.workbench import (
+    create_pod,
+    get_pod,
+    list_pods,
+    make_namespace,
+    make_nodes,
+    wait_for,
+    wait_unschedulable,
+)
 from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, wait_bound
 from tests.scenarios.standing_fairgate import TEAM, TIER, serve_fairgate
 
@@ -114,6 +122,25 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
         assert left <= 600
         attacker.kubectl("delete", "pod", dying, "--force", "--grace-period=0")
         wait_bound(cluster, theirs, "b1")
+
+
+def test_anti_affinity_to_another_teams_namespace_shields_no_borrowed_gpus(cluster):
+    """kube-scheduler finds free GPUs on the node, and pods that keep the owner's off it."""
+    make_nodes(cluster, 1)
+    with serve_fairgate(cluster, limit_a=40) as fairgate:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        attacker = make_attacker(cluster, mine)
+        from_them = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaces": [theirs]}
+        shield = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [from_them]}}
+        for name, affinity in (("shield", shield), ("other", None)):
+            attacker.create_pod(pod(name, gpus=3, labels=BORROW, affinity=affinity))
+            wait_bound(cluster, mine, name)
+        ask(cluster, theirs, "owner", gpus=4)
+        message = wait_unschedulable(cluster, theirs, "owner")
+        assert "1 node(s) didn't satisfy existing pods anti-affinity rules" in message
+        with evictor(fairgate):
+            wait_bound(cluster, theirs, "owner")
+        assert alive(cluster, mine) == ["other"], "no more than what stood in its way"
 
 
 def test_requests_to_stay_are_a_preference_and_shield_no_borrowed_gpus(cluster):

@@ -17,6 +17,7 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
 TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 REPORTS = "/apis/fairgate.dev/v1alpha1/reports"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 # In this order: a webhook that is gone must not refuse the rest, and a namespace that ends makes no new pods.
 COLLECTIONS = (
     f"{ADMISSION}/mutatingwebhookconfigurations",
@@ -65,7 +66,7 @@ class Snapshot:
                     delete(control_plane, f"{path}/{name}")
         # Their definition stays, as those of operators do. An API server that just came back still says 429 to them.
         if not kept:
-            wait_for(control_plane, lambda: delete_ledgers(control_plane), what="the test's ledgers gone")
+            wait_for(control_plane, lambda: delete_state(control_plane), what="what Fairgate stored is gone")
         wait_for(control_plane, lambda: _delete_all(control_plane, HELD_NODES), what="no node is held")
         # "default" is of the snapshot, so its pods are deleted one by one.
         pods = list(api.list("/api/v1/pods"))
@@ -88,9 +89,12 @@ class Snapshot:
         wait_for(control_plane, is_clean, what="the test's pods and nodes gone")
 
 
-def delete_ledgers(control_plane: ControlPlane) -> bool:
-    """Delete every team's ledger, and Fairgate's reports; True once that is done."""
-    return _delete_all(control_plane, TEAM_LEDGERS) and _delete_all(control_plane, REPORTS)
+def delete_state(control_plane: ControlPlane) -> bool:
+    """Delete every team's ledger, Fairgate's reports, and its Leases; True once that is done.
+
+    A Lease of a process that was killed would keep the next one waiting.
+    """
+    return all([_delete_all(control_plane, path) for path in (TEAM_LEDGERS, REPORTS, LEASES)])
 
 
 def _delete_all(control_plane: ControlPlane, path: str) -> bool:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests.control_plane.balancer import balancing
-from tests.control_plane.cleanup import TEAM_LEDGERS, delete, delete_ledgers
+from tests.control_plane.cleanup import TEAM_LEDGERS, delete, delete_state
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.minors import DEVICES, HAS_DEVICES
 from tests.control_plane.objects import GPU
@@ -218,7 +218,7 @@ class Installation:
         self.kept, self._printed = frozenset(), ""
         wait_for(self._cluster, lambda: not serving.is_called(self._cluster), what="the API server calls no webhook")
         self._server.stop()
-        delete_ledgers(self._cluster)
+        delete_state(self._cluster)
 
     def _register(self, running: FairgateServer) -> None:
         printed = serving.manifests(policy=running.policy, url=running.url, ca=running.ca)

@@ -30,6 +30,11 @@ NEVER = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "mi
 BORROWS = {"labels": {TIER: "preemptible"}}
 
 
+def _reasons(cluster, namespace):
+    """The reasons of a namespace's Events: they are written after the deed."""
+    return {each["reason"] for each in cluster.api.list(f"/api/v1/namespaces/{namespace}/events")}
+
+
 def test_borrowers_whose_volume_does_not_exist_keep_no_gpus_from_a_pod_in_line(cluster):
     make_nodes(cluster, 2)
     with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=QUEUES) as fairgate:
@@ -57,8 +62,11 @@ def test_borrowers_that_never_are_bound_make_room_under_a_limit(cluster):
         create_pod(cluster, vision, pod("owner", gpus=4, **SIZE))
         wait_bound(cluster, vision, "owner")
         assert len(alive(cluster, nlp)) == 1, "no more than was needed"
-        reasons = {each["reason"] for each in cluster.api.list(f"/api/v1/namespaces/{nlp}/events")}
-        assert {"EvictionPlanned", "Reclaimed"} <= reasons, "with the notice that others get"
+        wait_for(
+            cluster,
+            lambda: {"EvictionPlanned", "Reclaimed"} <= _reasons(cluster, nlp),
+            what="the notice that others get, too",
+        )
 
 
 def test_a_pod_that_cannot_start_for_too_long_is_deleted_and_says_why(cluster):
@@ -72,6 +80,7 @@ def test_a_pod_that_cannot_start_for_too_long_is_deleted_and_says_why(cluster):
         wait_unschedulable(cluster, fairgate.team_a, "waits")
         wait_for(cluster, lambda: alive(cluster, fairgate.team_a) == ["large", "waits"], what="its time is over")
         wait_for(cluster, lambda: fairgate.charged("a") == 20, what="its charge has ended")
+        wait_for(cluster, lambda: "NeverStarted" in _reasons(cluster, fairgate.team_a), what="it says why")
         events = cluster.api.list(f"/api/v1/namespaces/{fairgate.team_a}/events")
         (said,) = [each for each in events if each["reason"] == "NeverStarted"]
         assert said["involvedObject"]["name"] == "never"

@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 
-from tests.control_plane.cleanup import delete
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
 from tests.scenarios.evictor import ask, evictor, fill, held_nodes
@@ -37,14 +36,6 @@ pytestmark = pytest.mark.cluster
 
 QUEUES = "defaults: {onLimit: queue, onNoRoom: queue}\nreclaim: {notice: 5m, minimumRuntime: 0s}\n"
 QUICK = Tempo(settle_seconds=0.02, poll_seconds=0.05)
-
-
-@pytest.fixture(autouse=True)
-def no_lease_is_left(control_plane):
-    """A Lease that is not renewed would keep the servers of later tests waiting."""
-    yield
-    for each in leases("default"):
-        delete(control_plane, each.path)
 
 
 @pytest.mark.promise

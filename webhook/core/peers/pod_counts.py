@@ -7,7 +7,7 @@ on that node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple, Protocol
 
 from webhook.core.model.counts import add_to
@@ -142,6 +142,10 @@ class PodCounts:
                 found.update(_against(by_home, namespace, labels))
         return found
 
+    def placed(self, namespace: Namespace) -> Iterator[PlacedPod]:
+        """Return the pods of a namespace that are counted, with their nodes."""
+        return chain.from_iterable(source(namespace) for source in self.sources)
+
     def change(self, pod: CountedPod, node: NodeName, step: int) -> None:
         """Record that a pod is placed on a node (1), or no longer (-1)."""
         namespace = pod.namespace
@@ -171,14 +175,13 @@ class PodCounts:
     def _count(self, namespace: Namespace, selector: LabelSelector) -> _Counter:
         counter: _Counter = {}
         known: dict[int, tuple[Mapping[str, str], bool]] = {}  # pods of one template share their labels
-        for source in self.sources:
-            for pod, node in source(namespace):
-                labels = pod.labels
-                found = known.get(id(labels))
-                if found is None:
-                    found = known[id(labels)] = labels, selector.matches(labels)
-                if found[1]:
-                    counter[node] = counter.get(node, 0) + 1
+        for pod, node in self.placed(namespace):
+            labels = pod.labels
+            found = known.get(id(labels))
+            if found is None:
+                found = known[id(labels)] = labels, selector.matches(labels)
+            if found[1]:
+                counter[node] = counter.get(node, 0) + 1
         self._counters.setdefault(namespace, {})[selector] = counter
         return counter
 

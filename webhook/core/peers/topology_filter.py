@@ -241,7 +241,7 @@ def _evaluate_affinity(
     selector = rule.selector
     found = () if selector is None else [name for name, _ in _on_nodes(asker, selector, namespaces, pod_counts)]
     domains = [fleet.domains(key) for key in rule.keys]
-    beside = [_domains_of(found, each, fleet) for each in domains]
+    beside = [domains_of(found, each, fleet) for each in domains]
     allowed = -1
     if rule.is_anti:
         for near in beside:
@@ -275,11 +275,11 @@ def _evaluate_others(asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts
                     counts = found[pod.namespace, rule] = Counter(found.get((pod.namespace, rule), {}))
                     counts[node] += step
     for (_, rule), nodes in found.items():
-        near = _domains_of([name for name, count in nodes.items() if count > 0], fleet.domains(rule.keys[0]), fleet)
+        near = domains_of([name for name, count in nodes.items() if count > 0], fleet.domains(rule.keys[0]), fleet)
         yield AffinityResult(rule, ~near, is_own=False)
 
 
-def _domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> int:
+def domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> int:
     """Return the slots in the domains of these nodes."""
     found = 0
     for name in nodes:

@@ -8,10 +8,11 @@ from webhook.core.model.amount import Units
 from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import GangId, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
+from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.reclaim.failures import Departure, FailureLimits, share_used
 from webhook.core.reclaim.shared_devices import NO_SHARING, Among, Sharing, companions
 from webhook.core.reclaim.surplus import NO_SURPLUS, Surplus, Trim
-from webhook.core.reclaim.victim import GuardId, Victim
+from webhook.core.reclaim.victim import NOWHERE, GuardId, Victim
 from webhook.core.reclaim.victim_cost import VictimCost
 
 STEPS: Final = 20_000
@@ -22,16 +23,25 @@ _NO_FAILURE_LIMITS: Final = FailureLimits({}, may_break=True)
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is missing on nodes: amounts above zero, GPU units, and room on single devices of the only node."""
+    """What is missing on nodes: amounts above zero, GPU units, and room on single devices of the only node.
+
+    `excluders` must all go: an amount nowhere is their number.
+    """
 
     amounts: Mapping[tuple[NodeName, ResourceName], Units]
     missing_gpus: Units
     per_device: PerDevice | None = None
+    excluders: Set[Uid] = frozenset()
 
-    def freed_by(self, demand: Demand, node: NodeName) -> tuple[Units, ...]:
+    def freed_by(self, demand: Demand, node: NodeName, *, is_excluder: bool = False) -> tuple[Units, ...]:
         """Return how much of each missing amount a pod of this demand frees on its node."""
         requests = dict(demand.requests)
-        return tuple([requests.get(resource, 0) if place == node else 0 for place, resource in self.amounts])
+        return tuple(
+            [
+                int(is_excluder) if place == NOWHERE else requests.get(resource, 0) if place == node else 0
+                for place, resource in self.amounts
+            ]
+        )
 
 
 @dataclass(slots=True)
@@ -56,6 +66,24 @@ class NodeDevices(Protocol):
     def devices_of(self, victim: Victim) -> tuple[int, ...]:
         """Return the devices that a pod uses."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesAfter:
+    """The single devices of one node after a plan; implements NodeDevices."""
+
+    device_slots: DeviceSlots
+    node: NodeName
+
+    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
+        device_slots = self.device_slots.copy()
+        for victim in gone:
+            if victim.node == self.node:
+                device_slots.release(victim.uid)
+        return device_slots.has_room(ask)
+
+    def devices_of(self, victim: Victim) -> tuple[int, ...]:
+        return self.device_slots.devices_held_by(victim.uid)
 
 
 class _NoDevices:

@@ -29,14 +29,16 @@ class SchedulerReport(NamedTuple):
     """Why kube-scheduler cannot place a pod, and since when, in seconds of Unix time.
 
     `is_for_room`: some node lacks what the pod requests; `is_for_taints`: some node has a taint that it does not
-    tolerate. An eviction solves no other reason, such as a missing volume. `is_for_zone`: some node is outside the zone
-    of its volumes. `why` are the scheduler's words, bounded and printable.
+    tolerate; `is_for_peers`: pods on some node exclude it. An eviction solves no other reason, such as a missing
+    volume. `is_for_zone`: some node is outside the zone of its volumes. `why` are the scheduler's words, bounded and
+    printable.
     """
 
     since: int
     is_for_room: bool = False
     is_for_taints: bool = False
     is_for_zone: bool = False
+    is_for_peers: bool = False
     why: str = ""
 
 

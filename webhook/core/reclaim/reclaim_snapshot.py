@@ -63,8 +63,8 @@ def select_pods(
 ) -> PodSelection:
     """Return which of the pods within their share can be planned for: those without held room.
 
-    Plans are only made for pods for which kube-scheduler reports no room: an eviction solves nothing else. Taints count
-    as that where room is held, since kube-scheduler reports nothing else of a held node. What is in line is reported by
+    Plans are only made for pods for which kube-scheduler reports no room, or pods that exclude them: an eviction solves
+    nothing else. Taints count where room is held, since kube-scheduler reports nothing else of a held node. What is in line is reported by
     the leader of the webhook. A gang is planned for whole, once it has stopped growing.
     """
     have_room = {hold.waiting.uid for hold in holds(reclaim_index)}
@@ -111,7 +111,7 @@ def may_take_room(gpu_pod: ReclaimPod) -> bool:
 
 def _lacks_room(gpu_pod: ReclaimPod, has_holds: bool) -> bool:
     report = gpu_pod.report
-    return report is not None and (report.is_for_room or (has_holds and report.is_for_taints))
+    return report is not None and (report.is_for_room or report.is_for_peers or (has_holds and report.is_for_taints))
 
 
 def take_snapshot(

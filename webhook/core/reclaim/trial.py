@@ -5,21 +5,20 @@ What one pod's victims free beyond its need, the next pod may use.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from webhook.core.model.amount import Units
-from webhook.core.model.demand import Demand, PerDevice
+from webhook.core.model.demand import Demand
 from webhook.core.model.names import DepartmentName, GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.peers.pod_counts import PlacedPod
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
-from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.cost_bounds import CostBounds
-from webhook.core.reclaim.cost_scale import CostScale, Group
+from webhook.core.reclaim.cost_scale import CostScale, DevicesAfter, Group
+from webhook.core.reclaim.excluders import Excluders
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
 from webhook.core.reclaim.overrides import Overrides, overrides_of, waits_past_budgets
 from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
@@ -67,6 +66,7 @@ class Trial:
         place = snapshot.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * (place + BEFORE_CRITERIA), (0,) * (len(snapshot.order) - place - 1)
         self.closed_nodes = ClosedNodes(snapshot.refused_nodes, snapshot.fleet)
+        self._excluders = Excluders(snapshot)
         self._offers: dict[tuple[Demand, int, Overrides, DepartmentName | None], _Offers] = {}
         self._groups: dict[tuple[Overrides, DepartmentName | None], dict[GangId, Group]] = {}
         going = Going(snapshot.sharing, together=[leaving.uid for leaving in snapshot.leaving])
@@ -125,8 +125,6 @@ class Trial:
         if not able:
             return NotPlanned(waiting, NoPlan.NO_NODE)
         allowed = self._allowed(waiting)
-        if not able & allowed:
-            return NotPlanned(waiting, NoPlan.TOPOLOGY_UNMET)
         if room := fleet.with_room(demand, able & allowed):
             free = room & ~self._coming
             if self.closed_nodes.close(waiting, free):
@@ -134,9 +132,17 @@ class Trial:
             node = self._where(waiting, free or room)
             self.take(node, waiting)
             return NotPlanned(waiting, NoPlan.FITS) if free else Move(waiting, node, (), VictimCost())
+        shut = able & ~allowed
+        excluded = self._excluders.nodes(waiting, shut, self._request(waiting)) if shut else ()
+        if shut == able and not excluded:
+            return NotPlanned(waiting, NoPlan.TOPOLOGY_UNMET)
         for how in overrides_of(waiting, self._snapshot):
             how = how._replace(outside=outside) if outside else how  # noqa: PLW2901
             best = self._best(waiting, able, allowed, how)
+            for each in excluded:
+                found = self._excluders.offer(each, waiting, self.scale(waiting.team, how))
+                if found and (best is None or self.rank_of(found.cost) < self.rank_of(best[1].cost)):
+                    best = each.node, found
             if best is not None:
                 break
         else:
@@ -182,11 +188,18 @@ class Trial:
             return -1
         if pod_counts.are_costly(waiting.namespace, waiting.topology):
             return 0
-        joined = tuple([step.placed for step in self._steps if step.placed is not None])
-        request = TopologyRequest(
-            waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined
+        return evaluate_topology(self._request(waiting), self._fleet, pod_counts).allowed
+
+    def _request(self, waiting: ReclaimPod) -> TopologyRequest:
+        """Return what a pod asks of the pods around it, as they are after the plans so far."""
+        return TopologyRequest(
+            waiting.namespace,
+            waiting.labels,
+            waiting.topology,
+            waiting.constraints,
+            left_out=self._excluders.among(self._gone, waiting),
+            joined=tuple([step.placed for step in self._steps if step.placed is not None]),
         )
-        return evaluate_topology(request, self._fleet, pod_counts).allowed
 
     def _where(self, waiting: ReclaimPod, among: int) -> NodeName:
         """Return the node that a pod will use: on any other, the plan would take the room of another pod."""
@@ -229,7 +242,7 @@ class Trial:
     def offer(self, node: NodeName, demand: Demand, scale: CostScale) -> VictimChoice | None:
         """Return the cheapest choice of victims on a node in the present state."""
         need = shortfall(self._fleet, {node: (demand,)})
-        room = _Room(self._fleet.device_slots(node), node)
+        room = DevicesAfter(self._fleet.device_slots(node), node)
         return clear(need, (node,), self._snapshot.victim_index, room=room, scale=scale)
 
     def scale(self, team: TeamName, how: Overrides) -> CostScale:
@@ -301,24 +314,6 @@ class Trial:
         self._groups.clear()
         for offers in self._offers.values():
             offers.note(step.node)
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """The single devices of one node after the plan; implements webhook.core.reclaim.victim_search.NodeDevices."""
-
-    device_slots: DeviceSlots
-    node: NodeName
-
-    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
-        device_slots = self.device_slots.copy()
-        for victim in gone:
-            if victim.node == self.node:
-                device_slots.release(victim.uid)
-        return device_slots.has_room(ask)
-
-    def devices_of(self, victim: Victim) -> tuple[int, ...]:
-        return self.device_slots.devices_held_by(victim.uid)
 
 
 class _Known(Enum):

@@ -6,7 +6,7 @@ searched, and a branch ends as soon as it costs more than the best so far. A nod
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, product
 from typing import NamedTuple
 
 from webhook.core.model.amount import Units
@@ -17,6 +17,9 @@ from webhook.core.reclaim.shared_devices import freeing
 from webhook.core.reclaim.surplus import Trim
 from webhook.core.reclaim.victim import NOWHERE, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
+
+
+_NEITHER, _BOTH = (False,), (False, True)
 
 
 class VictimChoice(NamedTuple):
@@ -113,12 +116,15 @@ def _singles(
     """Return rows of single victims; those on different devices are not equal where devices matter."""
     rows: dict[object, list[Unit]] = {}
     node_victims = victim_index.on(node)
-    for alike, row in () if node_victims is None else node_victims.rows.items():
-        here = need.freed_by(alike.demand, node)
+    kinds = product(() if node_victims is None else node_victims.rows.items(), _BOTH if need.excluders else _NEITHER)
+    for (alike, row), is_excluder in kinds:
+        here = need.freed_by(alike.demand, node, is_excluder=is_excluder)
         if any(here) or need.per_device is not None:
             for _, victim in row:
+                if (victim.uid in need.excluders) is not is_excluder:
+                    continue
                 if scale.is_past_minimum_runtime(victim) and scale.may_go(victim) and not scale.shares(victim):
-                    key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
+                    key = (alike, is_excluder, room.devices_of(victim) if need.per_device is not None else ())
                     if (unit := single(victim, here, scale)) is not None:
                         rows.setdefault(key, []).append(unit)
     return list(rows.values())
@@ -218,7 +224,9 @@ def _whole(
 
 def _together(group: Group, need: Need, nodes: Collection[NodeName], *, room: NodeDevices) -> Unit:
     there = [victim for node in nodes for victim in group.on.get(node, ())]
-    freed = [need.freed_by(victim.demand, victim.node) for victim in there]
+    freed = [
+        need.freed_by(victim.demand, victim.node, is_excluder=victim.uid in need.excluders) for victim in there
+    ]
     here = tuple([sum(part) for part in zip(*freed, strict=True)])
     is_broken = len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
     cost = group.cost.plus(VictimCost(gangs=int(is_broken)))

@@ -58,7 +58,8 @@ class Condition(NamedTuple):
     `since` is when the pod was first without one, as RFC 3339. `is_for_room`: some node lacks what the pod requests, or
     its PodGroup has no room together.
     `is_for_taints`: some node has a taint that it does not tolerate. `is_unschedulable`: the scheduler tried it.
-    `is_for_zone`: some node is outside the zone of its volumes. `text` is what it says of the nodes.
+    `is_for_zone`: some node is outside the zone of its volumes. `is_for_peers`: pods on some node exclude it. `text` is
+    what it says of the nodes.
     """
 
     unbound: Unbound
@@ -67,6 +68,7 @@ class Condition(NamedTuple):
     is_for_taints: bool
     is_unschedulable: bool
     is_for_zone: bool = False
+    is_for_peers: bool = False
     text: str = ""
 
 
@@ -94,8 +96,16 @@ def _read(found: _Condition) -> Condition:
         obstacle = Obstacle.GATE if found.reason == "SchedulingGated" else Obstacle.OTHER
         return Condition(Unbound(obstacle, _shown(message or found.reason or "")), since, False, False, False)
     is_for_room = any(words in message for words in _ROOM) or _GROUP.search(message) is not None
-    is_for_zone = any(words in message for words in _ZONES)
-    return Condition(_unbound(message), since, is_for_room, _TAINTED in message, True, is_for_zone, _text(message))
+    return Condition(
+        _unbound(message),
+        since,
+        is_for_room,
+        _TAINTED in message,
+        is_unschedulable=True,
+        is_for_zone=any(words in message for words in _ZONES),
+        is_for_peers=_PEERS in message,
+        text=_text(message),
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -89,7 +89,12 @@ def _report(status: objects.PodStatus | None) -> SchedulerReport | None:
     if found is None or not found.is_unschedulable:
         return None
     return SchedulerReport(
-        unix_seconds(found.since), found.is_for_room, found.is_for_taints, is_for_zone=found.is_for_zone, why=found.text
+        unix_seconds(found.since),
+        found.is_for_room,
+        found.is_for_taints,
+        is_for_zone=found.is_for_zone,
+        is_for_peers=found.is_for_peers,
+        why=found.text,
     )
 
 
