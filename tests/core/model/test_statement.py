@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
 from webhook.core.model.names import ResourceName
-from webhook.core.model.statement import MAX_DEPTH, Resource, Statement, facts_json, read_statement, statement_json
+from webhook.core.model.statement import (
+    MAX_DEPTH,
+    Resource,
+    Statement,
+    compared,
+    facts_json,
+    read_statement,
+    statement_json,
+)
 
 GPU = Resource(ResourceName("nvidia.com/gpu"), 8)
 MEMORY = Resource(ResourceName("memory"), 64 << 30)
@@ -70,6 +78,9 @@ LEAVES = st.one_of(
     st.builds(lambda x: Statement("{x:gpus} of {y:limit}", {"x": x, "y": UNLIMITED}), st.fractions(0, 10**9)),
     st.builds(lambda x: Statement("{x:pod}", {"x": x}), st.integers(0, 10**9)),
     st.builds(lambda x: Statement("{x}", {"x": Resource(ResourceName("r"), x)}), st.integers(0, 10**9)),
+    st.builds(
+        lambda x, y: Statement("{x}", {"x": compared(ResourceName("memory"), x, y)}), *[st.integers(0, 1 << 44)] * 2
+    ),
 )
 STATEMENTS = st.recursive(
     LEAVES,

@@ -28,7 +28,7 @@ from webhook.core.model.decision import Admit, Decision, Deny, Outcome
 from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY
-from webhook.core.model.text import printable
+from webhook.core.model.text import amount_text, printable
 from webhook.core.model.tier import Tier
 
 _STYLES: Final = {
@@ -45,7 +45,6 @@ _STATES: Final = {
     PodState.QUEUED: "It waits in line",
     PodState.PENDING: "It waits for a node",
 }
-_GIB: Final = 1 << 30
 
 
 def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_colored: bool) -> str:
@@ -145,7 +144,7 @@ def _kept_off(explanation: Explanation) -> Iterator[tuple[str, list[Part]]]:
 def _demand(demand: Demand) -> str:
     devices = ", ".join(f"{name} {amount}" for name, amount in demand.devices) or "no GPU that policy counts"
     others = dict(demand.requests)
-    rest = f"{others.get(CPU, 0) / 1000:g} cpu, {others.get(MEMORY, 0) / _GIB:g} GiB"
+    rest = ", ".join(f"{name} {amount_text(name, others.get(name, 0))}" for name in (CPU, MEMORY))
     return f"{devices}: counts {plural_gpus(demand.gpus)}; beside that {rest}"
 
 

@@ -89,19 +89,26 @@ def coarse_age(seconds: int) -> str:
     return f"{seconds // _HOUR}h" if seconds < _HOURS * _HOUR else f"{seconds // _DAY}d"
 
 
-def amount_text(resource: ResourceName, amount: int) -> str:
-    """Format an amount as in a manifest: cores of cpu, binary units of bytes, a number of everything else."""
+def amount_text(resource: ResourceName, amount: int, *, beside: int | None = None) -> str:
+    """Format an amount as in a manifest: cores of cpu, binary units of bytes, a number of everything else.
+
+    Bytes are rounded by at most a thousandth, and not at all where another amount `beside` it would read the same.
+    """
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-") or resource.endswith(" memory"):
-        return _bytes(amount)
+        rounded = _bytes(amount, thousandths=1)
+        is_same = beside is not None and beside != amount and _bytes(beside, thousandths=1) == rounded
+        return _bytes(amount, thousandths=0) if is_same else rounded
     return str(amount)
 
 
-def _bytes(amount: int) -> str:
+def _bytes(amount: int, *, thousandths: int) -> str:
+    """Return bytes in the largest unit of which it is some, to one decimal that is off by no more than so much."""
     for unit, size in _UNITS:
-        if amount >= size:
-            return f"{round(amount / size, 1):g}{unit}"
+        tenths = (20 * amount + size) // (2 * size)
+        if amount >= size and abs(tenths * size - 10 * amount) * 100 <= amount * thousandths:
+            return f"{tenths // 10}{f'.{tenths % 10}' if tenths % 10 else ''}{unit}"
     return str(amount)
 
 
