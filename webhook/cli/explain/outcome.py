@@ -126,7 +126,9 @@ def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
     """Yield the place of a waiting pod in line, what it waits for, who holds that, and when it is likely to start."""
     since = f", since {age(max(0, now - row.waiting.created))}" if row.waiting.created else ""
     place, team, report = row.place, row.waiting.team, waiting_report(row)
-    if place is None:
+    if row.is_charged:
+        yield f"charged to team {team}: it keeps its gate until its room is free{since}"
+    elif place is None:
         yield f"not in line{since}"
     else:
         yield f"{ordinal(place.of_team)} of team {team}, {ordinal(place.overall)} of all{since}"

@@ -171,7 +171,8 @@ def _teams(world: World, *, holders: int) -> Iterator[TeamRow]:
     others = sorted({*holding, *world.waiting.teams()} - known.keys())
     for name in (*known, *others):
         row = _team(world.policy.team(name) or Team(name), world.usage(name), holders=holders)
-        yield replace(row, queued=world.waiting.size(name), queued_gpus=world.waiting.gpus(name))
+        in_line = world.waiting.uncharged(name)
+        yield replace(row, queued=in_line.pods, queued_gpus=in_line.gpus)
 
 
 def _team(team: Team, book: TeamUsage, *, holders: int) -> TeamRow:

@@ -84,7 +84,8 @@ def _with_line(found: TeamSummary, teams: Iterable[TeamName], world: World) -> T
     """Return the summary with the line of these teams."""
     pods, gpus = 0, exact_units(0)
     for name in teams:
-        pods, gpus = pods + world.waiting.size(name), gpus + world.waiting.gpus(name)
+        in_line = world.waiting.uncharged(name)
+        pods, gpus = pods + in_line.pods, gpus + in_line.gpus
     return found._replace(queued=pods, queued_gpus=gpus)
 
 

@@ -17,7 +17,8 @@ from webhook.core.model.pod import NO_LABELS
 from webhook.core.model.selector import HELD
 from webhook.core.model.text import plural_gpus
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.starting.charged_in_line import demand_charged, resumed
+from webhook.core.starting.charged_in_line import resumed
+from webhook.core.world.listed_charges import demand_charged
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 

@@ -5,7 +5,7 @@ all entries. They are one atomic list, and managedFields is sent as one empty en
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from hashlib import sha256
 from typing import Final, NamedTuple, TypeVar
@@ -150,10 +150,9 @@ def reclaiming(found: TeamLedger) -> dict[Uid, InFlightCharge]:
     return {entry.uid: _flight(entry, TeamName(entry.team or found.team)) for entry in entries}
 
 
-def left_by_deleted(found: object) -> dict[Uid, InFlightCharge]:
-    """Return what pods deleted by force left, of a TeamLedger as JSON. Raises ValueError."""
-    ledger = msgspec.convert(found, TeamLedger)
-    return {uid: flight for uid, flight in ledger.record.flights.items() if flight.is_left}
+def charges_of(found: object) -> Mapping[Uid, InFlightCharge]:
+    """Return the charges that a TeamLedger as JSON lists. Raises ValueError."""
+    return msgspec.convert(found, TeamLedger).record.flights
 
 
 class RecordReader:
