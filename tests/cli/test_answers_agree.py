@@ -295,7 +295,7 @@ def check_runs(cluster, before, pod, said):
         assert on_page.state.startswith(f"It runs on {said.node}")
     [was], [now] = ([each for each in board_of(each).teams if each.name == team] for each in (before, world))
     assert now.used - was.used == gpus
-    assert now.borrowed - was.borrowed == (gpus if said.tier == "preemptible" else 0)
+    assert now.preemptible - was.preemptible == (gpus if said.tier == "preemptible" else 0)
     assert decisions.of_pod(pod).kind == "admitted"
     state = page_of(cluster)
     rows = {row.node: row for row in Readable(state, EVERYTHING).rows()}

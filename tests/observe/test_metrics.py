@@ -113,7 +113,8 @@ def test_the_worlds_metrics_show_departments():
     metrics = Metrics()
     metrics.watch_world(world(shares, residents=[resident(2, namespace="vision"), resident(1, namespace="nlp")]))
     have = samples(metrics)
-    want = {"guaranteed": "2.0", "limit": "8.0", "used": "3.0", "reserved": "0.0", "borrowed": "1.0", "waiting": "3.0"}
+    want = {"guaranteed": "2.0", "limit": "8.0", "used": "3.0", "reserved": "0.0", "preemptible": "0.0"}
+    want |= {"beyond_share": "1.0", "waiting": "3.0"}
     assert {key: have.get(f'fairgate_department_gpus_{key}{{department="left"}}') for key in want} == want
 
 
@@ -136,7 +137,7 @@ def test_the_worlds_metrics_show_teams_and_nodes():
         'fairgate_team_gpus_limit{team="nlp"}': "8.0",
         'fairgate_team_gpus_used{team="vision"}': "3.0",
         'fairgate_team_gpus_reserved{team="vision"}': "0.0",
-        'fairgate_team_gpus_borrowed{team="vision"}': "1.0",
+        'fairgate_team_gpus_beyond_share{team="vision"}': "1.0",
         'fairgate_team_gpus_waiting{team="vision"}': "1.0",
         'fairgate_gpus_capacity{model="H100",resource="nvidia.com/gpu"}': "10.0",
         'fairgate_gpus_closed{model="H100",resource="nvidia.com/gpu"}': "0.0",

@@ -329,6 +329,6 @@ def _totals_of(status: Mapping[str, Any]) -> Totals:
 
     team = TeamName(str(status.get("team", "")))
     try:
-        return Totals(team, gpus("used") + gpus("reserved"), gpus("preemptible"), gpus("waiting"))
+        return Totals(team, gpus("used"), gpus("preemptible"), gpus("waiting"))
     except ValueError as cause:
         raise ClusterError(f"the TeamLedger of team {team} cannot be read: {cause}") from cause

@@ -19,7 +19,7 @@ WAIT_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 8
 
 _DEPTH: Final = {
     "fairgate_queue_depth": "Pods of the team that wait in line, those that other controllers' gates hold included.",
-    "fairgate_queue_charged": "Pods of the team that are charged, and keep their gate until reclaim has made their room.",
+    "fairgate_queue_charged": "Pods of the team that are charged and keep their gate while reclaim makes their room.",
 }
 _WAIT: Final = (
     "fairgate_queue_wait_seconds",

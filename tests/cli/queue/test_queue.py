@@ -229,7 +229,7 @@ def test_status_shows_the_line_of_each_team(tmp_path):
     (tmp_path / "policy.yaml").write_text(POLICY)
     printed = rows(CliRunner().invoke(main, ["status", *options]))
     assert "in line" in printed[0]
-    assert any(line.startswith("vision 8 8 8 0 0 3 (2 pods) ") for line in printed)
+    assert any(line.startswith("vision 8 8 8 0 0 0 3 (2 pods) ") for line in printed)
     teams = json.loads(CliRunner().invoke(main, ["status", *options, "-o", "json"]).stdout)["teams"]
     assert {each["name"]: (each["queued"], each["queuedGpus"]) for each in teams} == {
         "vision": (2, "3"),

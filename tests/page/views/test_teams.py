@@ -23,7 +23,7 @@ def by_name(rows):
 
 def test_a_team_has_its_numbers_holders_line_and_bar():
     row = by_name(share_rows(state_of().world, EVERYTHING))["vision"]
-    assert (row.guaranteed, row.limit, row.borrowed, row.waiting) == ("12", "24", "4", "0")
+    assert (row.guaranteed, row.limit, row.preemptible, row.waiting) == ("12", "24", "4", "0")
     assert row.holders[0] == ("vision/Job/train", "12")
     assert row.bar == Bar(51, 16, 50)
     nlp = by_name(share_rows(state_of().world, EVERYTHING))["nlp"]

@@ -1,7 +1,7 @@
 """The charges that TeamLedgers list, in a world that only reads them: what no pod that was read shows yet.
 
-A pod that keeps its gate until reclaim has made its room is among them. Where no ledger can be read, such a pod is known
-by what the evictor wrote: it tolerates the taint of a node that keeps room, and only charged pods get that.
+A pod that keeps its gate until reclaim has made its room is among them. Where no ledger can be read, such a pod is
+known by what the evictor wrote: it tolerates the taint of a node that keeps room, and only charged pods get that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,10 +39,11 @@ def assume_listed(world: World, flights: Iterable[InFlightCharge]) -> None:
     """Charge what ledgers list, each once: a pod in line on the node that keeps its room, with what it asks for."""
     held = world.fleet.tainted(HELD)
     for flight in flights:
-        if (waiting := world.waiting.get(flight.pod.uid)) is not None:
+        if (waiting := world.waiting.get(flight.pod.uid)) is None:
+            world.assume(flight)
+        else:
             pod = flight.pod._replace(demand=demand_charged(waiting, flight, world))
-            flight = flight._replace(pod=pod, node=_kept_for(waiting, held) or flight.node)
-        world.assume(flight)
+            world.assume(flight._replace(pod=pod, node=_kept_for(waiting, held) or flight.node))
 
 
 def assume_marked(world: World) -> None:

@@ -2,11 +2,13 @@
 
 from typing import NamedTuple
 
-from webhook.core.explain.board import DepartmentRow, TeamRow, shares_of
+from webhook.core.explain.board import shares_of
 from webhook.core.explain.idle_pods import idle_pods
 from webhook.core.explain.minimum_rows import MinimumRow, minimum_rows
-from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_limit, gpus_text
+from webhook.core.explain.team_rows import DepartmentRow, TeamRow, UsageRow
+from webhook.core.model.amount import ONE_GPU, Limit, Unlimited, format_limit, gpus_text
 from webhook.core.model.names import UNASSIGNED, TeamName
+from webhook.core.model.text import plural_gpus
 from webhook.core.world.world import World
 from webhook.page.views.viewer import Viewer
 
@@ -14,10 +16,10 @@ _PERCENT = 100
 
 
 class Bar(NamedTuple):
-    """A bar in percent of its length: guaranteed and borrowed use, and where the guaranteed share ends."""
+    """A bar in percent of its length: guaranteed and preemptible use, and where the guaranteed share ends."""
 
     guaranteed: int
-    borrowed: int
+    preemptible: int
     share: int
 
 
@@ -30,7 +32,8 @@ class ShareRow(NamedTuple):
     guaranteed: str
     limit: str
     used: str
-    borrowed: str
+    preemptible: str
+    beyond_share: str
     waiting: str
     idle: str
     queued: str
@@ -96,12 +99,13 @@ def _team(row: TeamRow, depth: int, viewer: Viewer) -> ShareRow:
         guaranteed=gpus_text(row.guaranteed),
         limit=_limit(row.limit),
         used=gpus_text(row.used),
-        borrowed=gpus_text(row.borrowed),
+        preemptible=gpus_text(row.preemptible),
+        beyond_share=gpus_text(row.beyond_share),
         waiting=gpus_text(row.waiting),
         idle=gpus_text(row.idle),
-        queued=f"{row.queued} ({gpus_text(row.queued_gpus)} GPUs)" if row.queued else "0",
+        queued=_line(row),
         holders=tuple((name, gpus_text(gpus)) for name, gpus in seen),
-        bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),
+        bar=_bar(row),
     )
 
 
@@ -113,12 +117,13 @@ def _department(row: DepartmentRow, depth: int) -> ShareRow:
         guaranteed=gpus_text(row.guaranteed),
         limit=_limit(row.limit),
         used=gpus_text(row.used),
-        borrowed=gpus_text(row.borrowed),
+        preemptible=gpus_text(row.preemptible),
+        beyond_share=gpus_text(row.beyond_share),
         waiting=gpus_text(row.waiting),
         idle="",
         queued="",
         holders=(),
-        bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),
+        bar=_bar(row),
     )
 
 
@@ -126,7 +131,15 @@ def _limit(limit: Limit) -> str:
     return format_limit(limit) if isinstance(limit, Unlimited) else gpus_text(limit)
 
 
-def _bar(guaranteed: int, limit: Limit, used: Units, borrowed: Units) -> Bar:
+def _line(row: TeamRow) -> str:
+    queued, starting = row.queued, row.starting
+    parts = [f"{queued.pods} ({plural_gpus(queued.gpus)})"] if queued.pods else []
+    return ", ".join([*parts, *([f"{starting.pods} charged"] if starting.pods else [])]) or "0"
+
+
+def _bar(row: UsageRow) -> Bar:
     """Return a bar whose end is the limit; where there is none, the larger of share and use."""
-    end = max(guaranteed, used, ONE_GPU) if isinstance(limit, Unlimited) else max(limit, used, ONE_GPU)
-    return Bar(*(int(each * _PERCENT / end) for each in (used - borrowed, borrowed, guaranteed)))
+    most = max(row.used, ONE_GPU)
+    end = max(row.guaranteed if isinstance(row.limit, Unlimited) else row.limit, most)
+    parts = (row.used - row.preemptible, row.preemptible, row.guaranteed)
+    return Bar(*(int(each * _PERCENT / end) for each in parts))
