@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import msgspec
 
 from webhook.cli.coverage import COMPLETE, Coverage
-from webhook.cli.formatting import age, plural
+from webhook.cli.formatting import plural, span
 from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
 from webhook.core.model.policy import Mode, Policy
@@ -112,7 +112,7 @@ def origin_of(source: Source) -> Origin:
 def describe_world(origin: Origin, world: World) -> str:
     """Return a line with the source of a world, its age and size."""
     of = (
-        f"world {origin.name}, {age(origin.age_seconds)} old"
+        f"world {origin.name}, {span(origin.age_seconds)} old"
         if origin.source == "file"
         else f"cluster of {origin.name}"
     )

@@ -86,7 +86,7 @@ async def test_a_confirmed_pod_leaves_the_object_and_its_status_says_so(api, one
     assert in_flight(api) == ["u1"]
     assert api.objects[PATH]["/team-a"]["ledger"]["folded"] == "7"
     status = api.objects[PATH]["/team-a"]["status"]
-    assert (status["used"], status["reserved"]) == ("1", "1")
+    assert (status["used"], status["reserved"]) == ("2", "1")
 
 
 async def test_a_replica_whose_view_is_older_than_the_object_waits_for_it(one, other):

@@ -10,11 +10,13 @@ from webhook.core.model.text import (
     amount_text,
     coarse_age,
     duration,
+    place_text,
     plural,
     plural_gpus,
     printable,
     printable_lines,
     shortened,
+    span,
 )
 
 
@@ -51,6 +53,28 @@ def test_gpus_follow_their_number(units, want):
 )
 def test_ages_are_coarse(seconds, want):
     assert coarse_age(seconds) == want
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (119, "119s"),
+        (120, "2m"),
+        (7_199, "120m"),
+        (7_200, "2h"),
+        (20_160, "6h"),
+        (172_800, "2d"),
+    ],
+)
+def test_ages_and_waits_are_in_one_unit(seconds, want):
+    assert span(seconds) == want
+
+
+def test_a_place_in_line_reads_alike_with_and_without_its_team():
+    assert place_text(2) == "2nd in line"
+    assert place_text(2, "a", 5) == "2nd in line of team a, 5th of all"
 
 
 @pytest.mark.parametrize(

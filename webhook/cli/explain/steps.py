@@ -28,7 +28,7 @@ from webhook.core.model.decision import Admit, Decision, Deny, Outcome
 from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY
-from webhook.core.model.text import amount_text, printable
+from webhook.core.model.text import agreeing, amount_text, printable
 from webhook.core.model.tier import Tier
 
 _STYLES: Final = {
@@ -176,8 +176,9 @@ def _pool(step: PoolStep) -> list[Part]:
     if step.nodes is None:
         return [Text(f"closed: {step.closed}", style="dim")]
     found = step.nodes
-    without = sum(len(filtered.names) for filtered in found.filtered)
-    parts: list[Part] = [Text(f"{found.with_room} of {plural(found.with_room + without, 'node')} have room")]
+    nodes = found.with_room + sum(len(filtered.names) for filtered in found.filtered)
+    have = _have(found.with_room, nodes)
+    parts: list[Part] = [Text(f"{found.with_room} of {plural(nodes, 'node')} {have} room")]
     if found.best:
         parts_of = number("lost to pods to come", goes=3), number("tiers mixed", goes=2), number("left over", goes=1)
         table = Grid("best", number("cost"), *parts_of, heading_style="dim")
@@ -190,6 +191,10 @@ def _pool(step: PoolStep) -> list[Part]:
     if step.node_step is not None:
         parts.append(Text(_asked(step.node_step), style="cyan"))
     return parts
+
+
+def _have(some_of_them: int, of: int) -> str:
+    return agreeing(1 if of == 1 else some_of_them, "has", "have")
 
 
 def _asked(asked: NodeStep) -> str:
@@ -220,7 +225,11 @@ def _domains(steps: DomainSteps, decision: Decision) -> Iterator[str]:
     for step in steps.levels:
         shown = ", ".join(f"{room.name.partition('=')[2]} {room.holds}" for room in step.rooms)
         more = f" and {step.number - len(step.rooms)} more" if step.number > len(step.rooms) else ""
-        have = f"{step.enough} of {step.number} have room for all" if step.number else "no node has this label"
+        have = (
+            f"{step.enough} of {step.number} {_have(step.enough, step.number)} room for all"
+            if step.number
+            else "no node has this label"
+        )
         yield f"{step.key}: {have}{': ' if shown else ''}{shown}{more}"
     place = decision.node_choice.domain if isinstance(decision, Admit) else None
     if place is not None and place.name:

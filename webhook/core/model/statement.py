@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.model.amount import Units, Unlimited, format_gpus, format_limit, gpus_text, parse_amount
 from webhook.core.model.names import HOST_PORT, ResourceName
-from webhook.core.model.text import amount_text, duration, ordinal, plural, plural_gpus, printable
+from webhook.core.model.text import amount_text, duration, place_text, plural, plural_gpus, printable
 
 Facts = Mapping[str, Any]
 """The facts of a statement by name: numbers, texts, amounts, resources, statements, and tuples of these."""
@@ -116,7 +116,7 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
     "GPUs": plural_gpus,
     "exact": format_gpus,
     "limit": format_limit,
-    "ordinal": ordinal,
+    "place": place_text,
     "duration": duration,
     "quoted": repr,
     "bare": lambda resource: resource.amount_text,

@@ -24,11 +24,22 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def agreeing(count: int, one: str, more: str) -> str:
+    """Return the form of a verb that goes with a number."""
+    return one if count == 1 else more
+
+
 def ordinal(number: int) -> str:
     """Format a place in line: 1st, 2nd, 3rd, 11th."""
     tens, ones = divmod(number % 100, 10)
     suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
     return f"{number:,}{suffix}"
+
+
+def place_text(place: int, team: str = "", overall: int | None = None) -> str:
+    """Format a place in the line of a pod's team, and among all, in every text alike."""
+    of_team, of_all = f" of team {team}" if team else "", "" if overall is None else f", {ordinal(overall)} of all"
+    return f"{ordinal(place)} in line{of_team}{of_all}"
 
 
 def plural_gpus(units: Units) -> str:
@@ -42,9 +53,11 @@ def column_gpus(units: Units) -> str:
 
 
 def span(seconds: float) -> str:
-    """Format a length of time for a column, in the unit in which it is a number of some size."""
+    """Format a length of time, in the unit in which it is a number of some size; every age and wait is written so."""
+    if seconds < 2 * _MINUTE:
+        return f"{round(seconds)}s"
     if seconds < 2 * _HOUR:
-        return f"{max(1, round(seconds / _MINUTE))}m"
+        return f"{round(seconds / _MINUTE)}m"
     return f"{round(seconds / _HOUR)}h" if seconds < 2 * _DAY else f"{round(seconds / _DAY)}d"
 
 

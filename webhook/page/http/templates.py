@@ -6,12 +6,11 @@ from typing import Any, Final
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from webhook.core.model.text import ordinal
+from webhook.core.model.text import place_text, span
 from webhook.kube.reclaim.holds import rfc3339
 
 _PACKAGE: Final = "webhook.page.http"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 class StaticFile:
@@ -43,7 +42,7 @@ class Templates:
         self._environment.filters["age"] = age_since
         self._environment.filters["exact"] = rfc3339
         self._environment.filters["middle"] = middle
-        self._environment.filters["ordinal"] = ordinal
+        self._environment.filters["place"] = place_text
         self._environment.filters["gpus"] = gpus
 
     def render(self, name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes values of every type
@@ -64,12 +63,3 @@ def middle(name: str, longest: int = 44) -> str:
 def gpus(number: float) -> str:
     """Return a number of GPUs, to a hundredth."""
     return f"{round(number, 2):,}"
-
-
-def span(seconds: int) -> str:
-    """Return a length of time in one unit."""
-    if seconds < 2 * _MINUTE:
-        return f"{seconds} s"
-    if seconds < 2 * _HOUR:
-        return f"{seconds // _MINUTE} min"
-    return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} d"
