@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
 from webhook.core.model.text import place_text, span
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.page.views.teams import line_text
 
 _PACKAGE: Final = "webhook.page.http"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -44,6 +46,8 @@ class Templates:
         self._environment.filters["middle"] = middle
         self._environment.filters["place"] = place_text
         self._environment.filters["gpus"] = gpus
+        self._environment.filters["units"] = units
+        self._environment.filters["line"] = line_text
 
     def render(self, name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes values of every type
         """Return a page."""
@@ -58,6 +62,11 @@ def age_since(at: int) -> str:
 def middle(name: str, longest: int = 44) -> str:
     """Return a name of a bounded length: its middle is left out, since names that begin alike differ at their ends."""
     return name if len(name) <= longest else f"{name[: longest // 2]}…{name[-(longest // 2 - 1) :]}"
+
+
+def units(amount: Limit | Units) -> str:
+    """Return an amount in GPU units, or a limit."""
+    return format_limit(amount) if isinstance(amount, Unlimited) else gpus_text(amount)
 
 
 def gpus(number: float) -> str:

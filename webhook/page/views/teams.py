@@ -1,12 +1,13 @@
-"""Teams and departments as rows of text and of shares of a bar. Pure."""
+"""Teams and departments as a viewer may see them, with their bars. Pure."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from webhook.core.explain.board import shares_of
 from webhook.core.explain.idle_pods import idle_pods
 from webhook.core.explain.minimum_rows import MinimumRow, minimum_rows
 from webhook.core.explain.team_rows import DepartmentRow, TeamRow, UsageRow
-from webhook.core.model.amount import ONE_GPU, Limit, Unlimited, format_limit, gpus_text
+from webhook.core.model.amount import ONE_GPU, Unlimited, gpus_text
 from webhook.core.model.names import UNASSIGNED, TeamName
 from webhook.core.model.text import plural_gpus
 from webhook.core.world.world import World
@@ -24,21 +25,16 @@ class Bar(NamedTuple):
 
 
 class ShareRow(NamedTuple):
-    """One team or department in words, and its bar. `depth` is how many departments are above it."""
+    """A team or a department as the viewer may see it, and its bar. `depth` is how many departments are above it."""
 
-    name: str
     depth: int
-    is_team: bool
-    guaranteed: str
-    limit: str
-    used: str
-    preemptible: str
-    beyond_share: str
-    waiting: str
-    idle: str
-    queued: str
-    holders: tuple[tuple[str, str], ...]
+    of: TeamRow | DepartmentRow
     bar: Bar
+
+    @property
+    def is_team(self) -> bool:
+        """Whether it is a team."""
+        return isinstance(self.of, TeamRow)
 
 
 def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareRow]:
@@ -51,9 +47,10 @@ def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareR
     for depth, row in shares_of(world, holders=holders).tree():
         if isinstance(row, TeamRow):
             if own is None or row.name in own:
-                rows.append(_team(row, depth, viewer))
+                seen = tuple([each for each in row.holders if viewer.sees(each[0].partition("/")[0])])
+                rows.append(ShareRow(depth if own is None else 0, replace(row, holders=seen), _bar(row)))
         elif own is None:
-            rows.append(_department(row, depth))
+            rows.append(ShareRow(depth, row, _bar(row)))
     return rows
 
 
@@ -90,48 +87,8 @@ def own_teams(world: World, viewer: Viewer) -> set[TeamName]:
     return teams - {UNASSIGNED}
 
 
-def _team(row: TeamRow, depth: int, viewer: Viewer) -> ShareRow:
-    seen = (each for each in row.holders if viewer.sees(each[0].partition("/")[0]))
-    return ShareRow(
-        row.name,
-        depth if viewer.sees_all_pods else 0,
-        is_team=True,
-        guaranteed=gpus_text(row.guaranteed),
-        limit=_limit(row.limit),
-        used=gpus_text(row.used),
-        preemptible=gpus_text(row.preemptible),
-        beyond_share=gpus_text(row.beyond_share),
-        waiting=gpus_text(row.waiting),
-        idle=gpus_text(row.idle),
-        queued=_line(row),
-        holders=tuple((name, gpus_text(gpus)) for name, gpus in seen),
-        bar=_bar(row),
-    )
-
-
-def _department(row: DepartmentRow, depth: int) -> ShareRow:
-    return ShareRow(
-        row.name,
-        depth,
-        is_team=False,
-        guaranteed=gpus_text(row.guaranteed),
-        limit=_limit(row.limit),
-        used=gpus_text(row.used),
-        preemptible=gpus_text(row.preemptible),
-        beyond_share=gpus_text(row.beyond_share),
-        waiting=gpus_text(row.waiting),
-        idle="",
-        queued="",
-        holders=(),
-        bar=_bar(row),
-    )
-
-
-def _limit(limit: Limit) -> str:
-    return format_limit(limit) if isinstance(limit, Unlimited) else gpus_text(limit)
-
-
-def _line(row: TeamRow) -> str:
+def line_text(row: TeamRow) -> str:
+    """Return the pods in line of a team, and what they ask for; those that are charged already apart."""
     queued, starting = row.queued, row.starting
     parts = [f"{queued.pods} ({plural_gpus(queued.gpus)})"] if queued.pods else []
     return ", ".join([*parts, *([f"{starting.pods} charged"] if starting.pods else [])]) or "0"
