@@ -2,12 +2,16 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.core.support.departments import department
-from tests.core.support.make import gpus, node, policy, resident, team, world
+from tests.core.support.make import gpus, node, pod, policy, resident, team, world
 from tests.core.support.waiting import waiting
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
 from webhook.core.queue.verdict import Way
+from webhook.core.quota.charged_pod import flight_of
+from webhook.core.world.listed_charges import assume_listed
 from webhook.observe.decisions import Phase
 from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import Metrics
@@ -172,6 +176,11 @@ def test_the_line_is_exported_by_team_with_releases_and_waits():
     have = samples(metrics)
     depth = {team: have[f'fairgate_queue_depth{{team="{team}"}}'] for team in ("vision", "nlp", "unassigned")}
     assert depth == {"vision": "2.0", "nlp": "0.0", "unassigned": "1.0"}
+    assume_listed(
+        place, [flight_of(pod(namespace="vision", uid=waiting("a").uid), Charge(VISION, Tier.GUARANTEED, ONE_GPU))]
+    )
+    charged = {name: samples(metrics)[f'fairgate_queue_{name}{{team="vision"}}'] for name in ("depth", "charged")}
+    assert charged == {"depth": "1.0", "charged": "1.0"}, "it keeps its gate until its room is free"
     assert have['fairgate_queue_releases_total{team="vision",way="backfill"}'] == "2.0"
     others = ('queue_releases_total{team="vision",way="inTurn"}', 'queue_wait_seconds_count{team="nlp"}')
     assert [have[f"fairgate_{each}"] for each in others] == ["0.0", "0.0"], "rate() does not see a series' first value"

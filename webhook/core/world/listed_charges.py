@@ -43,14 +43,14 @@ def assume_listed(world: World, flights: Iterable[InFlightCharge]) -> None:
             world.assume(flight)
         else:
             pod = flight.pod._replace(demand=demand_charged(waiting, flight, world))
-            world.assume(flight._replace(pod=pod, node=_kept_for(waiting, held) or flight.node))
+            world.assume(flight._replace(pod=pod, node=kept_for(waiting, held) or flight.node))
 
 
 def assume_marked(world: World) -> None:
     """Charge the pods in line for which a node keeps room, where no ledger can be read."""
     held = world.fleet.tainted(HELD)
     for waiting in list(world.waiting.all()) if held else ():
-        node = _kept_for(waiting, held)
+        node = kept_for(waiting, held)
         if node is not None:
             pod = waiting.pod._replace(demand=world.with_claims(waiting.pod).demand, team_label=waiting.team)
             pod = pod._replace(tier_label=str(Tier.GUARANTEED))
@@ -66,5 +66,6 @@ def demand_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) ->
     return asked if asked.gpus == flight.charge.gpus else flight.pod.demand
 
 
-def _kept_for(waiting: WaitingPod, held: Mapping[str, NodeName]) -> NodeName | None:
+def kept_for(waiting: WaitingPod, held: Mapping[str, NodeName]) -> NodeName | None:
+    """Return the node that keeps room for a pod in line; `held` are such nodes by the values of their taints."""
     return next((node for hold in reversed(waiting.holds) if (node := held.get(hold)) is not None), None)
