@@ -8,6 +8,7 @@ run?", by `explain`, by the dry run of `doctor` and by the first step of `simula
 
 import asyncio
 import json
+from dataclasses import replace
 
 from hypothesis import event, example, given, note
 
@@ -247,14 +248,14 @@ def check_waits(cluster, pod, said):
     assert on_page.reasons[0] == (row.code, f"waits: {row.cause}")
 
     [shown] = [each for each in board_of(world).teams if each.name == team]
-    assert shown.queued == said.place
+    assert shown.queued.pods == said.place
     state = page_of(cluster)
     [line] = [each.pod for each in line_of(state, now=NOW).rows if each.pod.name == name]
     assert (line.code, line.place, line.place_in_team) == (row.code, row.place.overall, row.place.of_team)
     assert line.cause == shortened(row.cause, 300)
     assert decisions.of_pod(pod).kind == "queued"
-    [share] = [each for each in share_rows(world, EVERYTHING) if each.name == team]
-    assert share.queued.startswith(f"{said.place} (")
+    [share] = [each.of for each in share_rows(world, EVERYTHING) if each.of.name == team]
+    assert replace(share, holders=()) == replace(shown, holders=())
 
     assert row.code == said.codes[0] or row.code is Code.WAITS_IN_LINE
     found, has_released = outcome_of(cluster, pod)
@@ -295,7 +296,7 @@ def check_runs(cluster, before, pod, said):
         assert on_page.state.startswith(f"It runs on {said.node}")
     [was], [now] = ([each for each in board_of(each).teams if each.name == team] for each in (before, world))
     assert now.used - was.used == gpus
-    assert now.borrowed - was.borrowed == (gpus if said.tier == "preemptible" else 0)
+    assert now.preemptible - was.preemptible == (gpus if said.tier == "preemptible" else 0)
     assert decisions.of_pod(pod).kind == "admitted"
     state = page_of(cluster)
     rows = {row.node: row for row in Readable(state, EVERYTHING).rows()}

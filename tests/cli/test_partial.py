@@ -86,7 +86,7 @@ async def test_usage_of_all_teams_is_read_from_their_ledgers(api, fairgate):
     done = await fairgate("status", "-n", "nlp", "-o", "json")
     assert done.exit_code == 0, done.output
     printed = json.loads(done.stdout)
-    assert {team["name"]: (team["used"], team["borrowed"]) for team in printed["teams"]} == {
+    assert {team["name"]: (team["used"], team["preemptible"]) for team in printed["teams"]} == {
         "nlp": ("2", "0"),
         "vision": ("7", "3"),
     }
@@ -105,17 +105,17 @@ async def test_the_ledger_of_a_department_is_no_team(api, fairgate):
 
 
 async def test_fractional_usage_is_read(api, fairgate):
-    status = {"team": "vision", "used": "7/81559", "reserved": "1", "preemptible": "7/81559", "waiting": "0"}
+    status = {"team": "vision", "used": "81566/81559", "reserved": "1", "preemptible": "7/81559", "waiting": "0"}
     api.put(LEDGERS, "vision", status=status)
     done = await fairgate("status", "-n", "nlp", "-o", "json")
     assert done.exit_code == 0, done.output
-    printed = {team["name"]: (team["used"], team["borrowed"]) for team in json.loads(done.stdout)["teams"]}
+    printed = {team["name"]: (team["used"], team["preemptible"]) for team in json.loads(done.stdout)["teams"]}
     assert printed["vision"] == ("81566/81559", "7/81559")
 
 
 @pytest.mark.parametrize("rights", ["all", "some"])
 async def test_what_pods_deleted_by_force_left_is_read_from_ledgers_with_any_rights(api, fairgate, tmp_path, rights):
-    status = {"team": "vision", "used": "0", "reserved": "8", "preemptible": "8", "lingering": "8"}
+    status = {"team": "vision", "used": "8", "reserved": "8", "preemptible": "8", "lingering": "8"}
     entry = {"uid": "p/lingers", "ns": "vision", "name": "p", "gpus": 8 * ONE_GPU, "tier": "preemptible"}
     entries = [entry | {"label": "preemptible", "lingers": 15}]
     api.put(LEDGERS, "vision", status=status, ledger={"inFlight": entries})

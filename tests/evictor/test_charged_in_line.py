@@ -8,7 +8,7 @@ from tests.core.support import make
 from tests.core.support.waiting import waiting
 from tests.evictor.support.line import in_line
 from tests.evictor.support.stage import PODS, POOR, fill
-from webhook.core.explain.team_summary import summary_of
+from webhook.core.explain.team_rows import ledger_row
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.policy import Enforcement, ReclaimRules
@@ -34,7 +34,7 @@ def charge(stage, *uids, node="n0", takes_back=True, tier=Tier.GUARANTEED, gpus=
         )
         for uid in uids
     }
-    body = json.loads(encode(LedgerRecord(listed), summary_of(B, make.world(POOR)), version=0))
+    body = json.loads(encode(LedgerRecord(listed), ledger_row(B, make.world(POOR)), version=0))
     stage.api.put(TEAM_LEDGERS, "team-b", **body)
 
 
@@ -223,7 +223,7 @@ async def test_an_edit_of_the_pools_holds_for_pods_that_are_charged_already():
     view.set_pod(found)
     kind = next(kind for kind in view.feed(object()).watches if kind.kind.name == "teamledgers").kind
     listed = {found.uid: InFlightCharge(make.resident(1, uid=found.uid), charge_, None, takes_back=True)}
-    body = json.loads(encode(LedgerRecord(listed), summary_of(B, make.world(POOR)), version=1))
+    body = json.loads(encode(LedgerRecord(listed), ledger_row(B, make.world(POOR)), version=1))
     kind.apply(decode(json.dumps(body).encode()))
     assert view.reclaim_index.get(found.uid).constraints.node_selector == ()
     pool = make.pool("gold", node_selector=(("pool", "gold"),))

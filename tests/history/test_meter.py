@@ -54,7 +54,7 @@ def test_a_pod_waits_until_it_is_on_a_node_and_borrows_by_its_tier(world, meter)
     meter.advance(T0 + 60, is_observed=False)
     found = rows_of(meter, world)
     assert found[("waiting", "team-a", "", "")] == 60
-    assert found[("borrowed", "team-a", "", A100)] == 40
+    assert found[("preemptible", "team-a", "", A100)] == 40
     assert found[("guaranteed", "team-a", "", A100)] == 20
 
 

@@ -20,8 +20,8 @@ HOUR = 3600
 ROWS = [
     row("observed", INTERVAL_SECONDS),
     row("guaranteed", 10 * HOUR, team="vision", user="ada", model=A100, department="research/cv"),
-    row("borrowed", 2 * HOUR, team="vision", user="bob", model="H100", department="research/cv"),
-    row("borrowed", 4 * HOUR, team="nlp", user="ada", model=A100),
+    row("preemptible", 2 * HOUR, team="vision", user="bob", model="H100", department="research/cv"),
+    row("preemptible", 4 * HOUR, team="nlp", user="ada", model=A100),
     row("waiting", 3 * HOUR, team="nlp", user="ada"),
     row("unused", 6 * HOUR, team="vision", department="research/cv"),
     row("free", 1 * HOUR, model="H100"),
@@ -35,7 +35,7 @@ ROWS = [
 
 def shown(by):
     return {
-        each.name: (each.guaranteed, each.borrowed, each.idle, each.waiting, each.refused, each.refused_gpus)
+        each.name: (each.guaranteed, each.preemptible, each.idle, each.waiting, each.refused, each.refused_gpus)
         for each in usage_by(ROWS, by)
     }
 
@@ -73,7 +73,7 @@ def test_what_evictions_and_moves_lost_and_saved_is_summed_like_what_pods_held_e
 
 def test_the_total_has_the_free_gpus_of_the_cluster_as_idle():
     found = total(ROWS)
-    assert (found.guaranteed, found.borrowed, found.idle, found.waiting, found.refused) == (10, 6, 1, 3, 5)
+    assert (found.guaranteed, found.preemptible, found.idle, found.waiting, found.refused) == (10, 6, 1, 3, 5)
     assert observed_hours(ROWS) == INTERVAL_SECONDS / HOUR
 
 

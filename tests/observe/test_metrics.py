@@ -2,12 +2,16 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.core.support.departments import department
-from tests.core.support.make import gpus, node, policy, resident, team, world
+from tests.core.support.make import gpus, node, pod, policy, resident, team, world
 from tests.core.support.waiting import waiting
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
 from webhook.core.queue.verdict import Way
+from webhook.core.quota.charged_pod import flight_of
+from webhook.core.world.listed_charges import assume_listed
 from webhook.observe.decisions import Phase
 from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import Metrics
@@ -113,7 +117,8 @@ def test_the_worlds_metrics_show_departments():
     metrics = Metrics()
     metrics.watch_world(world(shares, residents=[resident(2, namespace="vision"), resident(1, namespace="nlp")]))
     have = samples(metrics)
-    want = {"guaranteed": "2.0", "limit": "8.0", "used": "3.0", "reserved": "0.0", "borrowed": "1.0", "waiting": "3.0"}
+    want = {"guaranteed": "2.0", "limit": "8.0", "used": "3.0", "reserved": "0.0", "preemptible": "0.0"}
+    want |= {"beyond_share": "1.0", "waiting": "3.0"}
     assert {key: have.get(f'fairgate_department_gpus_{key}{{department="left"}}') for key in want} == want
 
 
@@ -136,7 +141,7 @@ def test_the_worlds_metrics_show_teams_and_nodes():
         'fairgate_team_gpus_limit{team="nlp"}': "8.0",
         'fairgate_team_gpus_used{team="vision"}': "3.0",
         'fairgate_team_gpus_reserved{team="vision"}': "0.0",
-        'fairgate_team_gpus_borrowed{team="vision"}': "1.0",
+        'fairgate_team_gpus_beyond_share{team="vision"}': "1.0",
         'fairgate_team_gpus_waiting{team="vision"}': "1.0",
         'fairgate_gpus_capacity{model="H100",resource="nvidia.com/gpu"}': "10.0",
         'fairgate_gpus_closed{model="H100",resource="nvidia.com/gpu"}': "0.0",
@@ -171,6 +176,11 @@ def test_the_line_is_exported_by_team_with_releases_and_waits():
     have = samples(metrics)
     depth = {team: have[f'fairgate_queue_depth{{team="{team}"}}'] for team in ("vision", "nlp", "unassigned")}
     assert depth == {"vision": "2.0", "nlp": "0.0", "unassigned": "1.0"}
+    assume_listed(
+        place, [flight_of(pod(namespace="vision", uid=waiting("a").uid), Charge(VISION, Tier.GUARANTEED, ONE_GPU))]
+    )
+    charged = {name: samples(metrics)[f'fairgate_queue_{name}{{team="vision"}}'] for name in ("depth", "charged")}
+    assert charged == {"depth": "1.0", "charged": "1.0"}, "it keeps its gate until its room is free"
     assert have['fairgate_queue_releases_total{team="vision",way="backfill"}'] == "2.0"
     others = ('queue_releases_total{team="vision",way="inTurn"}', 'queue_wait_seconds_count{team="nlp"}')
     assert [have[f"fairgate_{each}"] for each in others] == ["0.0", "0.0"], "rate() does not see a series' first value"

@@ -131,7 +131,7 @@ def test_every_panel_shows_something_under_load_and_every_rule_evaluates(cluster
 
             held = 'max(fairgate_team_gpus_used{team="a"})'
             wait_for(cluster, lambda: value(running, held) == 24, what="Prometheus knows what the team holds")
-            assert value(running, 'max(fairgate_team_gpus_borrowed{team="a"})') == 4
+            assert value(running, 'max(fairgate_team_gpus_beyond_share{team="a"})') == 4
             assert value(running, 'max(fairgate_department_gpus_used{department="lab"})') == 28
             assert value(running, 'sum(fairgate_gpus_capacity{resource="nvidia.com/gpu"})') == 40
             assert value(running, 'sum(fairgate_gpus_free{resource="nvidia.com/gpu"})') == 12

@@ -124,7 +124,7 @@ def test_the_line_of_a_live_cluster_is_shown_to_a_user(cluster):
 
         explained = shown(fairgate, "explain", "pod/second", "-n", fairgate.team_a)
         assert explained.exit_code == 1
-        assert "2nd of team a, 2nd of all" in explained.stdout
+        assert "2nd in line of team a, 2nd of all" in explained.stdout
         assert "waits for: team a holds 20 of 20; next when 1 GPU comes back" in explained.stdout
         [said] = json.loads(shown(fairgate, "explain", "pod/first", "-n", fairgate.team_a, "-o", "json").stdout)
         assert (said["state"], said["outcome"], said["line"]["cause"]) == ("queued", "queued", first["cause"])

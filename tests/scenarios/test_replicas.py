@@ -55,7 +55,7 @@ def test_forty_concurrent_pods_at_three_replicas_get_exactly_twenty_gpus(cluster
         assert len(refusals) == 20
         assert all("exceeded quota: team a: requested 1, limit 20" in text for text in refusals)
         status = wait_for(cluster, lambda: is_at_rest(fairgate, "a"), what="the ledger at rest")["status"]
-        assert (status["used"], status["reserved"], status["borrowed"]) == ("20", "0", "0")
+        assert (status["used"], status["reserved"], status["beyondShare"]) == ("20", "0", "0")
         for number in range(3):
             wait_for(cluster, lambda n=number: fairgate.charged("a", replica=n) == 20, what=f"replica {number} agrees")
         written = [fairgate.metric("fairgate_ledger_writes_total", replica=number) for number in range(3)]

@@ -125,7 +125,7 @@ def test_a_loop_saves_at_the_notice_states_it_and_goes_on_and_usage_shows_what_t
         (team,) = (each for each in json.loads(shown.stdout)["usage"] if each["name"] == "a")
         assert team["saved"] > 0
         assert team["lost"] > 0
-        assert team["lost"] + team["saved"] <= team["borrowed"] + 9 / 3600, "Kubernetes notes starts to the second"
+        assert team["lost"] + team["saved"] <= team["preemptible"] + 9 / 3600, "Kubernetes notes starts to the second"
 
 
 def test_a_trainer_changes_no_pod_but_its_own(cluster, trainers, tmp_path):

@@ -73,7 +73,7 @@ def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
 
         wait_for(cluster, lambda: all(len(node["gpus"][0]["devices"]) for node in status()[1]["nodes"]), what="nodes")
         mine, notes = status()
-        assert (mine["used"], mine["borrowed"], mine["waiting"]) == ("24", "8", "8")
+        assert (mine["used"], mine["preemptible"], mine["waiting"]) == ("24", "8", "8")
         assert [node["gpus"][0]["used"] for node in notes["nodes"]] == [8, 8]
         assert (notes["free"][0]["free"], notes["free"][0]["largestPod"], notes["free"][0]["atOnce"]) == (4, 2, 2)
         picture = kubectl("status").stdout

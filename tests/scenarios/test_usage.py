@@ -37,7 +37,7 @@ def usage(*arguments):
 
 
 def held(report):
-    return {each["name"]: 3600 * (each["guaranteed"] + each["borrowed"]) for each in report["usage"]}
+    return {each["name"]: 3600 * (each["guaranteed"] + each["preemptible"]) for each in report["usage"]}
 
 
 def at(text):
@@ -151,7 +151,7 @@ def check_replay(fairgate, pods):
     assert found["left_out"] == {}
     for team in found["teams"]:
         tiers = Counter(each["metadata"]["labels"]["fairgate.dev/tier"] for each in pods[team["team"]])
-        assert (team["new"]["guaranteed"], team["new"]["borrowed"]) == (tiers["guaranteed"], tiers["preemptible"])
+        assert (team["new"]["guaranteed"], team["new"]["preemptible"]) == (tiers["guaranteed"], tiers["preemptible"])
         assert (team["new"]["refused"], team["new"]["queued"], team["new"]["not_started"]) == (0, 0, 0)
 
 

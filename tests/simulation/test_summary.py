@@ -45,7 +45,7 @@ def test_gpus_in_use_between_the_first_and_the_last_arrival():
 
 def test_borrowed_and_waiting_gpus_are_sampled():
     found = summary(world_of(TEAMS), task("b", "b", 8), task("a", "b", 2, at=10), task("end", "b", 1, at=20), points=2)
-    assert [(each.guaranteed_gpus, each.borrowed_gpus, each.waiting_gpus) for each in found.samples] == [
+    assert [(each.guaranteed_gpus, each.preemptible_gpus, each.waiting_gpus) for each in found.samples] == [
         (0, 8, 0),
         (0, 8, 2),
         (0, 8, 3),

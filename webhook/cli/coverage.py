@@ -30,12 +30,14 @@ class Coverage:
 
     `has_totals`: the usage of all teams was read, if it was needed. `room_age` is how old the anonymous world is that
     stands for nodes and pods which were not read, in seconds; None if there is none, and `why_no_room` says why.
+    `has_charges`: the TeamLedgers were read, which list the charges that no pod shows yet.
     """
 
     extents: tuple[ReadScope, ...] = ()
     has_totals: bool = True
     room_age: float | None = None
     why_no_room: str = ""
+    has_charges: bool = True
 
     @property
     def missing(self) -> tuple[ReadScope, ...]:
@@ -62,6 +64,10 @@ class Coverage:
 
     def notes(self) -> list[str]:
         """Return what is missing, and what would show it."""
+        charges = [] if self.has_charges else [f"charges of pods that are still to start are unknown: {ASK}"]
+        return [*charges, *self._of_kinds()]
+
+    def _of_kinds(self) -> list[str]:
         if not self.missing:
             return []
         if self.room_age is not None and not self.has_names:

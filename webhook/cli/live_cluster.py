@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,6 @@ from webhook.cli.coverage import ASK, Coverage
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.namespace import own_namespace
-from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.reads.listing import list_objects, load
 from webhook.cluster.reads.permitted_read import read_permitted
 from webhook.cluster.watch.autoscalers import find_autoscalers
@@ -32,10 +31,17 @@ from webhook.core.world.hidden_usage import Totals, Unnamed
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room
-from webhook.kube.ledger.team_ledger import left_by_deleted
+from webhook.kube.ledger.team_ledger import charges_of
 from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.objects import keys
-from webhook.kube.world_file.world_objects import FAILED_PODS, SAVED_KINDS, WORLD_KINDS, WorldKind, has_ended_for_good
+from webhook.kube.world_file.world_objects import (
+    FAILED_PODS,
+    LEDGERS,
+    SAVED_KINDS,
+    WORLD_KINDS,
+    WorldKind,
+    has_ended_for_good,
+)
 from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
 
@@ -46,9 +52,6 @@ MAX_ROOM_SECONDS: Final = 600.0
 ENDED_READS: Final = 8
 """Ended pods that are read at once, enough for how long pods run, and how often: each time of other namespaces, so that
 those of one do not keep the others' from being read."""
-
-
-LEDGERS: Final = WorldKind(keys.TEAM_LEDGER, keys.OWN_API, PATH)
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
@@ -96,10 +99,12 @@ async def read_objects(
             found[FAILED_PODS.kind] += [each for each in listed if not has_ended_for_good(each)]
 
         reads = [*((kind.path, reading(kind)) for kind in kinds), (FAILED_PODS.path, read_rejected)]
-        coverage, unnamed = await _read(connection, reads, await _scope(kubeconfig, namespaces), has_room=has_room)
+        read = await _read(connection, reads, await _scope(kubeconfig, namespaces), has_room=has_room)
+        coverage, unnamed, ledgers = read
         at = connection.server_time or time.time()
         autoscalers = objects_of(await _autoscalers(connection, unnamed), at=at)
-    return Found((*(each for kind in kinds for each in found[kind.kind]), *autoscalers), unnamed, coverage)
+    listed = (each for kind in kinds for each in found[kind.kind])
+    return Found((*listed, *ledgers, *autoscalers), unnamed, coverage)
 
 
 async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence[str]) -> tuple[Coverage, Unnamed]:
@@ -111,11 +116,11 @@ async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence
             return lambda path: load(connection, kind, path=path)
 
         reads = [(kind.path, reading(kind)) for kind in world_kinds(world, pods=world)]
-        found = await _read(connection, reads, await _scope(kubeconfig, namespaces))
-        world.autoscalers = await _autoscalers(connection, found[1])
+        coverage, unnamed, _ = await _read(connection, reads, await _scope(kubeconfig, namespaces))
+        world.autoscalers = await _autoscalers(connection, unnamed)
     world.rejecting_nodes.tick(int(time.time()))
     world.sort_nodes()
-    return found
+    return coverage, unnamed
 
 
 OF_TEAMS: Final = {"fieldSelector": "status.phase=Succeeded", "labelSelector": keys.TEAM}
@@ -205,23 +210,31 @@ async def _scope(kubeconfig: Path | None, namespaces: Sequence[str]) -> list[str
     return list(dict.fromkeys([*namespaces, await own_namespace(kubeconfig)]))
 
 
+class _Read(NamedTuple):
+    """What was read, what stands for the rest, and the TeamLedgers; none where they may not be listed."""
+
+    coverage: Coverage
+    unnamed: Unnamed
+    ledgers: Sequence[Mapping[str, Any]]
+
+
 async def _read(
     connection: ApiConnection,
     reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]],
     namespaces: Sequence[str],
     *,
     has_room: bool = True,
-) -> tuple[Coverage, Unnamed]:
+) -> _Read:
     """Read every kind as far as allowed; namespaces before pods, which are charged by the namespaces' labels."""
     by_path: dict[str, list[Callable[[str], Awaitable[None]]]] = {}  # pods are read twice, failed ones apart
     for path, read in sorted(reads, key=lambda each: each[0].endswith("/pods")):
         by_path.setdefault(path, []).append(read)
     extents = [await read_permitted(path, _each(same), namespaces=namespaces) for path, same in by_path.items()]
-    coverage = Coverage(tuple(extents))
     ledgers = await _ledgers(connection)
-    left = tuple(flight for ledger in ledgers or () for flight in _left_in(ledger))
+    charges = None if ledgers is None else tuple(flight for ledger in ledgers for flight in _charges_of(ledger))
+    coverage = Coverage(tuple(extents), has_charges=charges is not None)
     if coverage.has_names:
-        return coverage, Unnamed(left=left)
+        return _Read(coverage, Unnamed(charges=charges), ledgers or ())
     is_partial = coverage.is_partial("pods")
     totals = (None if ledgers is None else _totals(ledgers)) if is_partial else ()
     if totals is None and not any(extent.is_all or extent.namespaces for extent in extents):
@@ -231,8 +244,8 @@ async def _read(
         )
     room = await _room(connection) if has_room else _Room(why_not="nodes and pods without names are not shown here")
     world = room.world if is_partial or room.world is None else room.world.without_pods
-    coverage = Coverage(tuple(extents), has_totals=totals is not None, room_age=room.age, why_no_room=room.why_not)
-    return coverage, Unnamed(totals or (), world, left)
+    coverage = replace(coverage, has_totals=totals is not None, room_age=room.age, why_no_room=room.why_not)
+    return _Read(coverage, Unnamed(totals or (), world, charges), ledgers or ())
 
 
 async def _autoscalers(connection: ApiConnection, unnamed: Unnamed) -> frozenset[Autoscaler]:
@@ -302,10 +315,10 @@ def _totals(ledgers: Iterable[Mapping[str, Any]]) -> tuple[Totals, ...]:
     return tuple(totals for totals in found if department_of(totals.team) is None)
 
 
-def _left_in(ledger: Mapping[str, Any]) -> Iterable[InFlightCharge]:
-    """Return what pods deleted by force left, by a ledger; of one that cannot be read, nothing."""
+def _charges_of(ledger: Mapping[str, Any]) -> Iterable[InFlightCharge]:
+    """Return the charges that a ledger lists; of one that cannot be read, nothing."""
     try:
-        return left_by_deleted(ledger).values()
+        return charges_of(ledger).values()
     except ValueError:
         return ()
 
@@ -316,6 +329,6 @@ def _totals_of(status: Mapping[str, Any]) -> Totals:
 
     team = TeamName(str(status.get("team", "")))
     try:
-        return Totals(team, gpus("used") + gpus("reserved"), gpus("preemptible"), gpus("waiting"))
+        return Totals(team, gpus("used"), gpus("preemptible"), gpus("waiting"))
     except ValueError as cause:
         raise ClusterError(f"the TeamLedger of team {team} cannot be read: {cause}") from cause

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import msgspec
 
 from webhook.cli.coverage import COMPLETE, Coverage
-from webhook.cli.formatting import age, plural
+from webhook.cli.formatting import plural, span
 from webhook.cluster.reads.permitted_read import ReadScope
-from webhook.cluster.watch.world_kinds import world_kinds
+from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
+from webhook.core.world.listed_charges import assume_marked
 from webhook.core.world.world import World
 from webhook.input_error import InputError
 from webhook.kube.objects import keys
@@ -111,7 +112,7 @@ def origin_of(source: Source) -> Origin:
 def describe_world(origin: Origin, world: World) -> str:
     """Return a line with the source of a world, its age and size."""
     of = (
-        f"world {origin.name}, {age(origin.age_seconds)} old"
+        f"world {origin.name}, {span(origin.age_seconds)} old"
         if origin.source == "file"
         else f"cluster of {origin.name}"
     )
@@ -211,13 +212,18 @@ async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[
     world = World(policy)
     world.tick(int(time.time()))
     async with await connect(kubeconfig) as connection:
-        feed = Feed(connection, world_kinds(world, pods=world), autoscalers=AutoscalerWatch(connection, world))
+        kinds = (*world_kinds(world, pods=world), charges_kind(world))
+        feed = Feed(connection, kinds, autoscalers=AutoscalerWatch(connection, world))
         feeding = asyncio.create_task(feed.run())
         try:
             await _wait_synced(feed)
             world.sort_nodes()
-            missing = tuple([ReadScope(kind, is_all=False) for kind in feed.left_out()])
-            yield WatchedWorld(world, feed.readiness, Coverage(missing))
+            left_out = feed.left_out()
+            missing = tuple([ReadScope(kind, is_all=False) for kind in left_out if kind != keys.TEAM_LEDGERS])
+            coverage = Coverage(missing, has_charges=keys.TEAM_LEDGERS not in left_out)
+            if not coverage.has_charges:
+                assume_marked(world)
+            yield WatchedWorld(world, feed.readiness, coverage)
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)

@@ -272,7 +272,7 @@ def holding_of(uid: Uid, world: World) -> _Holding | None:
         return _Holding(UsageKey(UsageKind.WAITING, team, user), entry.charge.gpus, None, pod.gang, pod.created)
     node = world.fleet.get(pod.node)
     is_guaranteed = entry.is_unlabeled or entry.charge.tier is Tier.GUARANTEED  # as on the ledger
-    kind = UsageKind.HELD_GUARANTEED if is_guaranteed else UsageKind.HELD_BORROWED
+    kind = UsageKind.HELD_GUARANTEED if is_guaranteed else UsageKind.HELD_PREEMPTIBLE
     key = UsageKey(kind, team, user, bounded(NO_MODEL if node is None else node.model))
     idle_since = pod.idle_since if world.policy.idle is not None else 0
     return _Holding(key, entry.charge.gpus, pod.node, pod.gang, pod.created, idle_since)

@@ -44,7 +44,7 @@ class UsageSum(msgspec.Struct):
 
     name: str
     guaranteed: float = 0.0
-    borrowed: float = 0.0
+    preemptible: float = 0.0
     idle: float | None = None
     waiting: float = 0.0
     lost: float = 0.0
@@ -65,7 +65,7 @@ class UsageOverTime:
     """A team over time: average GPUs of each step, None where nothing was recorded."""
 
     guaranteed: Sequence[float | None]
-    borrowed: Sequence[float | None]
+    preemptible: Sequence[float | None]
     waiting: Sequence[float | None]
     refused: Sequence[int | None]
 
@@ -107,7 +107,7 @@ def usage_by(rows: Iterable[UsageRow], by: By) -> list[UsageSum]:
     for row in rows:
         if (name := _name(row, by)) is not None:
             _add(sums.setdefault(name, UsageSum(name)), row)
-    return sorted(sums.values(), key=lambda each: (-(each.guaranteed + each.borrowed), each.name))
+    return sorted(sums.values(), key=lambda each: (-(each.guaranteed + each.preemptible), each.name))
 
 
 def total(rows: Iterable[UsageRow]) -> UsageSum:
@@ -201,7 +201,7 @@ def team_lines(
     return {team: _line(kinds, seconds) for team, kinds in sorted(amounts.items())}
 
 
-_LINES: Final = (UsageKind.HELD_GUARANTEED, UsageKind.HELD_BORROWED, UsageKind.WAITING, UsageKind.REFUSED)
+_LINES: Final = (UsageKind.HELD_GUARANTEED, UsageKind.HELD_PREEMPTIBLE, UsageKind.WAITING, UsageKind.REFUSED)
 
 
 def _line(amounts: Mapping[UsageKind, Sequence[float]], seconds: Sequence[float | None]) -> UsageOverTime:
@@ -210,7 +210,7 @@ def _line(amounts: Mapping[UsageKind, Sequence[float]], seconds: Sequence[float 
 
     refused = [int(count) if of else None for count, of in zip(amounts[UsageKind.REFUSED], seconds, strict=True)]
     return UsageOverTime(
-        averages(UsageKind.HELD_GUARANTEED), averages(UsageKind.HELD_BORROWED), averages(UsageKind.WAITING), refused
+        averages(UsageKind.HELD_GUARANTEED), averages(UsageKind.HELD_PREEMPTIBLE), averages(UsageKind.WAITING), refused
     )
 
 
@@ -230,13 +230,13 @@ def _name(row: UsageRow, by: By) -> str | None:
             return _TIERS.get(key.kind)
 
 
-_HELD: Final = (UsageKind.HELD_GUARANTEED, UsageKind.HELD_BORROWED)
-_TIERS: Final = {UsageKind.HELD_GUARANTEED: "guaranteed", UsageKind.HELD_BORROWED: "preemptible"}
+_HELD: Final = (UsageKind.HELD_GUARANTEED, UsageKind.HELD_PREEMPTIBLE)
+_TIERS: Final = {UsageKind.HELD_GUARANTEED: "guaranteed", UsageKind.HELD_PREEMPTIBLE: "preemptible"}
 
 
 _HOURS: Final = {
     UsageKind.HELD_GUARANTEED: "guaranteed",
-    UsageKind.HELD_BORROWED: "borrowed",
+    UsageKind.HELD_PREEMPTIBLE: "preemptible",
     UsageKind.HELD_IDLE: "held_idle",
     UsageKind.WAITING: "waiting",
     UsageKind.UNUSED: "idle",

@@ -11,7 +11,7 @@ from webhook.history.meter import Meter
 from webhook.history.usage_row import OF_EVICTIONS, UsageKind
 from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 
-_TIERS: Final = {UsageKind.HELD_GUARANTEED: Tier.GUARANTEED, UsageKind.HELD_BORROWED: Tier.PREEMPTIBLE}
+_TIERS: Final = {UsageKind.HELD_GUARANTEED: Tier.GUARANTEED, UsageKind.HELD_PREEMPTIBLE: Tier.PREEMPTIBLE}
 
 
 def gpu_seconds_of(meter: Meter) -> dict[GpuHolder | EvictedGpus, float]:

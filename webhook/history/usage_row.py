@@ -25,8 +25,9 @@ _DIGEST: Final = 8
 class UsageKind(StrEnum):
     """What a row counts. GPU-seconds, unless it says otherwise.
 
-    HELD_GUARANTEED and HELD_BORROWED are GPUs of pods on nodes, HELD_IDLE those of them that are not used. WAITING are
-    GPUs of pods that exist and have no node. UNUSED is a team's guaranteed share beyond what its guaranteed pods hold.
+    HELD_GUARANTEED and HELD_PREEMPTIBLE are GPUs of pods on nodes, HELD_IDLE those of them that are not used. WAITING
+    are GPUs of pods that exist and have no node. UNUSED is a team's guaranteed share beyond what its guaranteed pods
+    hold.
     FREE are free GPUs of schedulable nodes, by model. REFUSED are requests, REFUSED_GPUS what they asked for, in GPUs.
     OBSERVED are seconds in which the recorder saw the cluster's events as they came. The USE kinds are the amounts of
     ClusterUse, times seconds. STARTED are jobs that started, by the class of their size and the group of their wait.
@@ -35,7 +36,7 @@ class UsageKind(StrEnum):
     """
 
     HELD_GUARANTEED = "guaranteed"
-    HELD_BORROWED = "borrowed"
+    HELD_PREEMPTIBLE = "preemptible"
     HELD_IDLE = "held_idle"
     WAITING = "waiting"
     UNUSED = "unused"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from webhook.core.explain.minimum_rows import workloads_below
-from webhook.core.explain.team_summary import TeamSummary, department_summary, summaries
+from webhook.core.explain.team_rows import UsageRow, department_rows, team_rows
 from webhook.core.explain.unusual_pods import unusual_pods
 from webhook.core.model.amount import ONE_GPU, Units, Unlimited
 from webhook.core.model.names import GpuModel
@@ -23,19 +23,22 @@ CHARGED: Final = {
 TEAMS: Final = {
     "fairgate_team_gpus_guaranteed": "GPUs that the team always gets back, by policy.",
     "fairgate_team_gpus_limit": "GPUs that the team may hold at most, by policy; +Inf if it is unlimited.",
-    "fairgate_team_gpus_used": "GPUs that the team's pods in the cluster hold.",
-    "fairgate_team_gpus_reserved": "GPUs of admitted pods that are not in the cluster yet.",
+    "fairgate_team_gpus_used": "GPUs charged to the team, those that are reserved included.",
+    "fairgate_team_gpus_reserved": "Those of the used GPUs whose pods are not in the cluster yet, or keep their gate.",
     "fairgate_team_gpus_lingering": "Those of the reserved GPUs that pods deleted by force may still use.",
-    "fairgate_team_gpus_borrowed": "GPUs that the team holds beyond its guaranteed share.",
+    "fairgate_team_gpus_preemptible": "Those of the used GPUs whose pods may be evicted.",
+    "fairgate_team_gpus_beyond_share": "Those of the used GPUs that exceed the team's guaranteed share.",
     "fairgate_team_gpus_waiting": "GPUs of the team's pods that are not on a node yet.",
 }
 DEPARTMENTS: Final = {
     "fairgate_department_gpus_guaranteed": "GPUs that the department always gets back, by policy.",
     "fairgate_department_gpus_limit": "GPUs that its teams may hold together at most; +Inf if it is unlimited.",
-    "fairgate_department_gpus_used": "GPUs that the pods of its teams in the cluster hold.",
-    "fairgate_department_gpus_reserved": "GPUs of admitted pods that are not in the cluster yet.",
+    "fairgate_department_gpus_used": "GPUs charged to its teams, those that are reserved included.",
+    "fairgate_department_gpus_reserved": "Those of the used GPUs whose pods are not in the cluster yet, or keep their "
+    "gate.",
     "fairgate_department_gpus_lingering": "Those of the reserved GPUs that pods deleted by force may still use.",
-    "fairgate_department_gpus_borrowed": "GPUs that its teams hold beyond its guaranteed share.",
+    "fairgate_department_gpus_preemptible": "Those of the used GPUs whose pods may be evicted.",
+    "fairgate_department_gpus_beyond_share": "Those of the used GPUs that exceed the department's guaranteed share.",
     "fairgate_department_gpus_waiting": "GPUs of its teams' pods that are not on a node yet.",
 }
 NODES: Final = {
@@ -72,26 +75,27 @@ BELOW: Final = {
 
 def charged_rows(world: World) -> Iterable[Row]:
     """Yield each team's charged GPUs by tier."""
-    for each in summaries(world):
-        yield Row((each.team, Tier.GUARANTEED), (_gpus(each.used + each.reserved - each.preemptible),))
-        yield Row((each.team, Tier.PREEMPTIBLE), (_gpus(each.preemptible),))
+    for each in team_rows(world):
+        yield Row((each.name, Tier.GUARANTEED), (_gpus(each.used - each.preemptible),))
+        yield Row((each.name, Tier.PREEMPTIBLE), (_gpus(each.preemptible),))
 
 
-def team_rows(world: World) -> Iterable[Row]:
+def amounts_of_teams(world: World) -> Iterable[Row]:
     """Yield each team's share and usage."""
-    for each in summaries(world):
-        yield Row((each.team,), _amounts(each))
+    for each in team_rows(world):
+        yield Row((each.name,), _amounts(each))
 
 
-def department_rows(world: World) -> Iterable[Row]:
+def amounts_of_departments(world: World) -> Iterable[Row]:
     """Yield each department's share and usage."""
-    for usage in world.departments():
-        yield Row((usage.department.name,), _amounts(department_summary(usage)))
+    for each in department_rows(world):
+        yield Row((each.name,), _amounts(each))
 
 
-def _amounts(of: TeamSummary) -> list[float]:
+def _amounts(of: UsageRow) -> list[float]:
     limit = float("inf") if isinstance(of.limit, Unlimited) else of.limit
-    return [_gpus(each) for each in (of.guaranteed, limit, of.used, of.reserved, of.lingering, of.borrowed, of.waiting)]
+    used = (of.used, of.reserved, of.lingering, of.preemptible, of.beyond_share, of.waiting)
+    return [_gpus(each) for each in (of.guaranteed, limit, *used)]
 
 
 def node_rows(world: World) -> Iterable[Row]:

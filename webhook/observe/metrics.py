@@ -91,8 +91,8 @@ class Metrics(ProcessMetrics):
         """Export the policy, the teams' shares and usage, and the nodes' GPUs."""
         self.watch_policy(lambda: world.policy.hash)
         self.add_table(gpu_rows.CHARGED, lambda: gpu_rows.charged_rows(world), labels=["team", "tier"])
-        self.add_table(gpu_rows.TEAMS, lambda: gpu_rows.team_rows(world), labels=["team"])
-        self.add_table(gpu_rows.DEPARTMENTS, lambda: gpu_rows.department_rows(world), labels=["department"])
+        self.add_table(gpu_rows.TEAMS, lambda: gpu_rows.amounts_of_teams(world), labels=["team"])
+        self.add_table(gpu_rows.DEPARTMENTS, lambda: gpu_rows.amounts_of_departments(world), labels=["department"])
         self.add_table(gpu_rows.NODES, lambda: gpu_rows.node_rows(world), labels=["model", "resource"])
         self.add_table(gpu_rows.MAINTENANCE, lambda: gpu_rows.maintenance_rows(world), labels=["model"])
         self.add_table(gpu_rows.REJECTING, lambda: gpu_rows.rejecting_rows(world), labels=["node"])

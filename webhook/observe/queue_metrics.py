@@ -18,7 +18,8 @@ from webhook.observe.table import Row
 WAIT_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0)
 
 _DEPTH: Final = {
-    "fairgate_queue_depth": "Pods of the team that wait in line, those that other controllers' gates hold included."
+    "fairgate_queue_depth": "Pods of the team that wait in line, those that other controllers' gates hold included.",
+    "fairgate_queue_charged": "Pods of the team that are charged and keep their gate while reclaim makes their room.",
 }
 _WAIT: Final = (
     "fairgate_queue_wait_seconds",
@@ -84,4 +85,7 @@ class QueueMetrics:
         for name in names:  # series of waits begin at 0: rate() does not see the first value of a series
             self._waits.labels(name)
         waiting = self._world.waiting
-        return [Row((name,), (waiting.size(name),)) for name in names | dict.fromkeys(waiting.teams())]
+        return [
+            Row((name,), (waiting.uncharged(name).pods, waiting.charged(name).pods))
+            for name in names | dict.fromkeys(waiting.teams())
+        ]

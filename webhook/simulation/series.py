@@ -22,7 +22,7 @@ class Sample(msgspec.Struct, rename="camel"):
 
     at_seconds: int
     guaranteed_gpus: float
-    borrowed_gpus: float
+    preemptible_gpus: float
     waiting_pods: int
     waiting_gpus: float
     fragmented: Annotated[float, msgspec.Meta(description="part of the free GPUs that is useless to future pods")]
@@ -35,7 +35,7 @@ class Sample(msgspec.Struct, rename="camel"):
     @property
     def allocated(self) -> float:
         """GPUs on which pods run."""
-        return self.guaranteed_gpus + self.borrowed_gpus
+        return self.guaranteed_gpus + self.preemptible_gpus
 
 
 class Recorder:
@@ -73,7 +73,7 @@ def _in_use(simulation: Simulation) -> float:
     return float(gpu_number(sum(usage.total - usage.waiting for usage in usages)))
 
 
-def _borrowed(simulation: Simulation) -> float:
+def _preemptible(simulation: Simulation) -> float:
     """Return the GPUs that pods on nodes borrow."""
     units = sum(usage.preemptible for usage in simulation.world.usage_by_team().values())
     for pod_of in simulation.cluster.unbound.values():
@@ -95,12 +95,12 @@ def _sample(simulation: Simulation, at: int, allocated: float, use: ClusterUse) 
     world = simulation.world
     found = list(gpu_inventory(world.fleet, world.policy))
     free = sum(each.free for each in found)
-    borrowed = _borrowed(simulation)
+    preemptible = _preemptible(simulation)
     waits = list(simulation.waiting_pods())
     return Sample(
         at_seconds=at,
-        guaranteed_gpus=round(allocated - borrowed, _DIGITS),
-        borrowed_gpus=round(borrowed, _DIGITS),
+        guaranteed_gpus=round(allocated - preemptible, _DIGITS),
+        preemptible_gpus=round(preemptible, _DIGITS),
         waiting_pods=len(waits),
         waiting_gpus=round(float(gpu_number(sum(pod.demand.gpus for pod in waits))), _DIGITS),
         fragmented=round(sum(each.fragmented for each in found) / free, _DIGITS) if free else 0.0,

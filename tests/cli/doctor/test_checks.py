@@ -9,6 +9,7 @@ import pytest
 from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, replicas
 from webhook.cli.doctor.findings import Check, State, exit_status
+from webhook.cli.doctor.processes import check_ledger
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.cluster.reads.other_products import ProductsFound
 from webhook.core.model.policy import Share
@@ -293,3 +294,11 @@ def test_another_queue_is_named_and_is_no_problem():
     found = findings(others=ProductsFound(("Kueue",)))
     assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"
     assert exit_status(found) == 0
+
+
+def test_charged_pods_that_keep_their_gate_are_named():
+    entries = [{"ns": "vision", "name": "waits", "reclaims": True}, {"ns": "vision", "name": "comes"}]
+    ledger = {"status": {"team": "vision"}, "ledger": {"inFlight": entries}}
+    [found] = check_ledger([], ReadValue([ledger]), POLICY)
+    assert (found.check, found.state) == (Check.LEDGER, State.OK)
+    assert found.message.endswith("; 1 charged pod in line until borrowers have left: vision/waits")

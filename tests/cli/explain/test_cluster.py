@@ -260,7 +260,7 @@ async def test_a_deleted_victim_is_known_by_its_events(cluster):
     result = await cluster.explain("pod/borrower", "-n", "vision")
     assert result.exit_code == 2
     assert "pod vision/borrower has ended or was deleted; its Events:" in result.stderr
-    assert "Reclaimed 2 minutes ago: evicted: team nlp takes its share back" in result.stderr
+    assert "Reclaimed 2m ago: evicted: team nlp takes its share back" in result.stderr
     assert "of others" not in result.stderr
 
 
@@ -295,7 +295,7 @@ async def test_a_deployment_that_lacks_pods_explains_the_next_one_with_its_event
     assert second == "1 of 4 pods exist: 1 on nodes, 0 on none yet, 1 preemptible. The next one:"
     assert "outcome  refused" in shown.stdout
     assert "(TeamLimitExceeded)" in shown.stdout
-    assert "events   Refused 2 minutes ago, 14 times: exceeded quota: team vision" in shown.stdout
+    assert "events   Refused 2m ago, 14 times: exceeded quota: team vision" in shown.stdout
     [explained] = await cluster.explained("deploy/web", "-n", "vision")
     assert (explained["subject"], explained["events"][0]["count"]) == ("Deployment vision/web", 14)
 

@@ -269,7 +269,7 @@ def test_a_pod_that_is_not_judged_is_neither_refused_nor_waiting(run):
 
 def test_one_node_lists_its_obstacles(run):
     shown = run("pod/next", "-n", "nlp", "--node", "gpu-3")
-    assert "gpu-3: the pod asks for 8 nvidia.com/gpu, 0 of 8 are free" in shown.stdout
+    assert "gpu-3: the pod asks for nvidia.com/gpu 8, 0 of 8 are free" in shown.stdout
     [explained] = json.loads(run("pod/next", "-n", "nlp", "--node", "gpu-4", "-o", "json").stdout)
     assert explained["pools"][0]["node"] == {"name": "gpu-4", "obstacles": ["it is cordoned"], "place": None}
     free = run("pod/llm", "-n", "nlp", "--node", "gpu-3")

@@ -10,11 +10,11 @@ from webhook.page.views.usage_history import DAY_SECONDS, sparkline
 NOW = 1_795_338_000
 
 
-def rows(start, *, gpus, borrowed=0):
+def rows(start, *, gpus, preemptible=0):
     """The rows of one interval of five minutes in which a team held so many GPUs."""
     yield UsageRow(start, UsageKey(UsageKind.OBSERVED), 300.0)
     yield UsageRow(start, UsageKey(UsageKind.HELD_GUARANTEED, team="vision"), 300.0 * gpus)
-    yield UsageRow(start, UsageKey(UsageKind.HELD_BORROWED, team="vision"), 300.0 * borrowed)
+    yield UsageRow(start, UsageKey(UsageKind.HELD_PREEMPTIBLE, team="vision"), 300.0 * preemptible)
 
 
 def recorded(hours_ago, **more):
@@ -28,14 +28,14 @@ async def test_points_are_averages_of_what_was_recorded_and_gaps_stay_gaps():
 
     async def read(since, until):
         asked.append((since, until))
-        return [Recording("a", (*recorded(20, gpus=8).rows, *recorded(2, gpus=4, borrowed=2).rows))]
+        return [Recording("a", (*recorded(20, gpus=8).rows, *recorded(2, gpus=4, preemptible=2).rows))]
 
     usage = RecordedUsage(read, clock=lambda: NOW)
     assert "is being read" in usage.why_not
     await usage.refresh()
     assert asked == [(NOW - DAY_SECONDS, NOW)]
     points = usage.last_day(NOW)["vision"]
-    assert [(point.at, point.used, point.borrowed) for point in points] == [
+    assert [(point.at, point.used, point.preemptible) for point in points] == [
         (NOW - 20 * 3600, 8.0, 0.0),
         (NOW - 2 * 3600, 6.0, 2.0),
     ]

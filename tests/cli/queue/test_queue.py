@@ -200,7 +200,7 @@ def test_explain_tells_the_same_of_a_waiting_pod(tmp_path):
     assert result.exit_code == 1, result.output
     printed = rows(result)
     assert printed[1].startswith("It waits in line. Queued (WaitsForLimit) at ")
-    assert "line 2nd of team vision, 2nd of all, since 4 hours" in printed
+    assert "line 2nd in line of team vision, 2nd of all, since 4h" in printed
     assert "waits for: team vision holds 8 of 8; next when 1 GPU comes back" in printed
     assert "held by vision/Job/train 8" in printed
     assert any(line.startswith("likely start: unknown, no pod that ended can be read") for line in printed)
@@ -229,7 +229,7 @@ def test_status_shows_the_line_of_each_team(tmp_path):
     (tmp_path / "policy.yaml").write_text(POLICY)
     printed = rows(CliRunner().invoke(main, ["status", *options]))
     assert "in line" in printed[0]
-    assert any(line.startswith("vision 8 8 8 0 0 3 (2 pods) ") for line in printed)
+    assert any(line.startswith("vision 8 8 8 0 0 0 3 (2 pods) ") for line in printed)
     teams = json.loads(CliRunner().invoke(main, ["status", *options, "-o", "json"]).stdout)["teams"]
     assert {each["name"]: (each["queued"], each["queuedGpus"]) for each in teams} == {
         "vision": (2, "3"),

@@ -44,7 +44,7 @@ def test_the_recorded_policy_makes_no_difference_to_itself(path, tmp_path):
     assert done.exit_code == 0, done.output
     assert "5 pods from 2023-11-14T22:15:00Z to 2023-11-14T22:45:00Z: no pod would get something else" in done.output
     old = by_team(found(path, "--policy", same), "old")
-    assert (old["vision"]["guaranteed"], old["vision"]["borrowed"]) == (2, 1)
+    assert (old["vision"]["guaranteed"], old["vision"]["preemptible"]) == (2, 1)
     assert (old["nlp"]["refused"], old["nlp"]["guaranteed"], old["nlp"]["not_started"]) == (1, 1, 1)
 
 
@@ -69,7 +69,7 @@ def test_a_pod_that_was_refused_then_is_admitted_by_a_policy_that_allows_it(tmp_
     objects = (recorded.node("n0", gpus=16), recorded.node("n1"))
     wide = recorded.write(tmp_path / "wide.db", objects=objects)
     new = by_team(found(wide, "--policy", larger), "new")["nlp"]
-    assert (new["refused"], new["borrowed"], new["not_started"]) == (0, 1, 0)
+    assert (new["refused"], new["preemptible"], new["not_started"]) == (0, 1, 0)
 
 
 def test_two_policies_are_compared_without_the_recorded_one(tmp_path):
@@ -94,7 +94,7 @@ def test_a_replica_that_saw_no_end_does_not_shorten_a_pod(tmp_path):
     whole = recorded.write(tmp_path / "whole.db", rows)
     blind = recorded.write(tmp_path / "blind.db", [rows[0]._replace(ended=rows[0].bound + 1)])
     folder = policy(tmp_path / "p", recorded.POLICY)
-    assert by_team(found(blind, whole, "--policy", folder), "new")["vision"]["borrowed"] == 1
+    assert by_team(found(blind, whole, "--policy", folder), "new")["vision"]["preemptible"] == 1
 
 
 def test_what_cannot_be_decided_again_is_counted(tmp_path):

@@ -173,7 +173,7 @@ def test_the_world_and_its_age_are_printed(review):
     os.utime("w.yaml", (0, 0))
     result = review("--world", "w.yaml", "-", stdin=POD)
     assert "reviewed against world w.yaml, 20" in result.stdout
-    assert "days old: 1 node, 0 pods" in result.stdout
+    assert "d old: 1 node, 0 pods" in result.stdout
     assert "reviewed against no world" in review("-", stdin=POD).stdout
 
 

@@ -86,7 +86,7 @@ def test_json_and_yaml_agree(run):
     assert printed == yaml.safe_load(run("-o", "yaml").stdout)
     report = msgspec.convert(printed, StatusReport)
     vision = next(team for team in report.teams if team.name == "vision")
-    assert (vision.guaranteed, vision.limit, vision.borrowed, vision.waiting) == ("12", "24", "4", "0")
+    assert (vision.guaranteed, vision.limit, vision.preemptible, vision.waiting) == ("12", "24", "4", "0")
     assert vision.holders[0].name == "vision/Job/train"
     assert {(row.resource, row.largest_pod, row.at_once) for row in report.free} >= {("nvidia.com/gpu", 5, 1)}
     [cordoned] = [node for node in report.nodes if node.state]
@@ -221,7 +221,7 @@ def test_a_list_that_is_cut_says_how_much_more_there_is_and_keeps_its_total():
     assert [line for line in lines if line.startswith("gpu-")][-1].startswith("gpu-5 ")
     assert "+34 nodes: --limit or -o json shows them" in lines
     assert [line.split() for line in lines if line.startswith("total")] == [
-        ["total", "16", "0", "0", "0"],
+        ["total", "16", "0", "0", "0", "0"],
         ["total", "0/320"],
     ]
 

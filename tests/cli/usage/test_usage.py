@@ -17,7 +17,7 @@ RANGE = ("--since", "2023-11-14T22:15:00Z", "--until", "2023-11-14T22:30:00Z")
 ROWS = [
     row("observed", INTERVAL_SECONDS),
     row("guaranteed", 12 * HOUR, team="vision", user="ada", model=A100),
-    row("borrowed", 0.5 * HOUR, team="nlp", user='=HYPERLINK("https://x")', model=A100),
+    row("preemptible", 0.5 * HOUR, team="nlp", user='=HYPERLINK("https://x")', model=A100),
     row("unused", 3 * HOUR, team="vision"),
     row("free", 2 * HOUR, model=A100),
     row("refused", 3, team="nlp", user="bob"),
@@ -47,10 +47,10 @@ def run(*arguments):
 def test_a_table_says_what_its_numbers_cover(path):
     done = run("--history", path, *RANGE)
     assert done.output == (
-        "team    guaranteed  borrowed  idle  waiting  lost  moved  saved  refused  GPUs refused\n"
-        "vision        12.0      0.00  3.00     0.00  0.00   0.00   0.00        0          0.00\n"
-        "nlp           0.00      0.50     -     0.00  0.25   0.50   0.10        3          24.0\n"
-        "total         12.0      0.50  2.00     0.00  0.25   0.50   0.10        3          24.0\n"
+        "team    guaranteed  preemptible  idle  waiting  lost  moved  saved  refused  GPUs refused\n"
+        "vision        12.0         0.00  3.00     0.00  0.00   0.00   0.00        0          0.00\n"
+        "nlp           0.00         0.50     -     0.00  0.25   0.50   0.10        3          24.0\n"
+        "total         12.0         0.50  2.00     0.00  0.25   0.50   0.10        3          24.0\n"
         "\n"
         "GPU-hours from 2023-11-14T22:15:00Z to 2023-11-14T22:30:00Z; recorded 0.08 of 0.25 hours. "
         "Lost: to evictions; moved: to moves that make room; saved: by checkpoints after their warning. "
@@ -97,7 +97,7 @@ def test_a_time_without_any_record_says_when_there_is_one(path, tmp_path):
 def test_json_has_the_same_numbers(path):
     found = json.loads(run("--history", path, *RANGE, "-o", "json").output)
     assert found["observed_hours"] == round(INTERVAL_SECONDS / HOUR, 6)
-    assert [(each["name"], each["guaranteed"], each["borrowed"], each["idle"]) for each in found["usage"]] == [
+    assert [(each["name"], each["guaranteed"], each["preemptible"], each["idle"]) for each in found["usage"]] == [
         ("vision", 12, 0, 3),
         ("nlp", 0, 0.5, None),
     ]
@@ -151,10 +151,10 @@ def test_what_was_held_and_not_used_comes_first(tmp_path):
     path = history(tmp_path / "idle.db", [*ROWS, held])
     lines = run("--history", path, *RANGE).output.splitlines()
     assert lines[:4] == [
-        "team    held idle  guaranteed  borrowed  idle  waiting  lost  moved  saved  refused  GPUs refused",
-        "vision       3.00        12.0      0.00  3.00     0.00  0.00   0.00   0.00        0          0.00",
-        "nlp             -        0.00      0.50     -     0.00  0.25   0.50   0.10        3          24.0",
-        "total        3.00        12.0      0.50  2.00     0.00  0.25   0.50   0.10        3          24.0",
+        "team    held idle  guaranteed  preemptible  idle  waiting  lost  moved  saved  refused  GPUs refused",
+        "vision       3.00        12.0         0.00  3.00     0.00  0.00   0.00   0.00        0          0.00",
+        "nlp             -        0.00         0.50     -     0.00  0.25   0.50   0.10        3          24.0",
+        "total        3.00        12.0         0.50  2.00     0.00  0.25   0.50   0.10        3          24.0",
     ]
     assert "Held idle: GPUs of pods that did not use them, 24.0% of what was held." in lines
     (vision, _) = csv.DictReader(io.StringIO(run("--history", path, *RANGE, "-o", "csv").output))

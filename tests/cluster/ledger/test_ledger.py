@@ -25,7 +25,7 @@ async def test_the_first_charge_creates_the_object_and_a_refusal_needs_no_write(
     assert in_flight(api) == ["u0", "u1", "u2", "u3"]
     assert (api.count("post"), api.count("put")) == (1, 3)
     status = api.objects[PATH]["/team-a"]["status"]
-    assert (status["used"], status["reserved"], status["limit"]) == ("0", "4", "4")
+    assert (status["used"], status["reserved"], status["limit"]) == ("4", "4", "4")
 
 
 async def test_waiting_requests_share_one_write_and_one_limit(api, one):
@@ -86,7 +86,7 @@ async def test_a_confirmed_pod_leaves_the_object_and_its_status_says_so(api, one
     assert in_flight(api) == ["u1"]
     assert api.objects[PATH]["/team-a"]["ledger"]["folded"] == "7"
     status = api.objects[PATH]["/team-a"]["status"]
-    assert (status["used"], status["reserved"]) == ("1", "1")
+    assert (status["used"], status["reserved"]) == ("2", "1")
 
 
 async def test_a_replica_whose_view_is_older_than_the_object_waits_for_it(one, other):

@@ -12,7 +12,7 @@ from tests.core.support import make
 from tests.kube.support.created import struct
 from webhook.cluster.watch.kinds import ALIVE, FAILED, volume_kind
 from webhook.cluster.watch.world_kinds import followed, note_outcome, reclaim_kinds, world_kinds
-from webhook.core.explain.team_summary import summary_of
+from webhook.core.explain.team_rows import ledger_row
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimRules
@@ -121,7 +121,7 @@ def test_the_evictor_reads_of_ledgers_the_charges_of_pods_whose_room_it_makes():
         uid: InFlightCharge(make.resident(1, uid=uid), charge, None, takes_back=uid == "reclaims")
         for uid in ("plain", "reclaims")
     }
-    body = json.loads(encode(LedgerRecord(flights), summary_of(TeamName("team-a"), world), version=7))
+    body = json.loads(encode(LedgerRecord(flights), ledger_row(TeamName("team-a"), world), version=7))
     body["metadata"]["uid"] = "u"
     found = decode(json.dumps(body).encode())
     assert kind.apply(found)

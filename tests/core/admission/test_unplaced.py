@@ -59,6 +59,11 @@ class TestRefused:
         nodes = [node("n0", cpu=32_000), node("small", gpus=4, labels={"pool": "small"})]
         assert outcome_of(asked, world(nodes=nodes)) == ("refused", Code.NEVER_FITS, want + ADVICE)
 
+    def test_with_amounts_that_read_differently(self):
+        asked, nodes = pod(demand=demand(1, memory=2048 * GIB)), [node("n0", memory=2013 * GIB)]
+        want = "no node could hold the pod: it asks for memory 2Ti, the only node has 2013Gi; ask for less"
+        assert outcome_of(asked, world(nodes=nodes)) == ("refused", Code.NEVER_FITS, want + ADVICE)
+
     def test_only_nodes_of_the_pool_are_counted(self):
         nodes = [node("a", gpus=4, labels=IN_A)] + [node(f"b{i}", labels=IN_B) for i in range(12)]
         place = world(policy(pools=(POOL_A,)), nodes=nodes)

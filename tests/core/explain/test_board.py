@@ -90,9 +90,9 @@ def test_teams_have_borrowed_and_waiting_gpus():
         ],
     )
     mine, stray = board_of(place, holders=1).teams
-    assert (mine.used, mine.borrowed, mine.waiting) == (gpus(9), gpus(6), gpus(4))
+    assert (mine.used, mine.preemptible, mine.beyond_share, mine.waiting) == (gpus(9), gpus(6), 0, gpus(4))
     assert mine.holders == (("team-a/Pod/c", gpus(4)),)
-    assert [(row.model, row.used, row.used_guaranteed) for row in mine.models] == [("A100", gpus(9), gpus(3))], (
+    assert [(row.model, row.used, row.preemptible) for row in mine.models] == [("A100", gpus(9), gpus(6))], (
         "c may still end on it"
     )
     assert (stray.name, stray.used) == ("unassigned", gpus(1))
@@ -112,9 +112,10 @@ def departments_board():
 def test_departments_have_the_sums_of_their_teams():
     board = departments_board()
     left, top = board.departments
-    assert (left.used, left.borrowed, left.waiting, left.weight) == (gpus(5), gpus(1), 0, 3)
-    assert (top.used, top.borrowed, top.waiting) == (gpus(9), gpus(3), gpus(4))
-    assert [(row.model, row.used, row.used_guaranteed) for row in left.models] == [("A100", gpus(5), gpus(3))]
+    assert (left.used, left.preemptible, left.beyond_share) == (gpus(5), gpus(2), gpus(1))
+    assert (left.waiting, left.weight) == (0, 3)
+    assert (top.used, top.preemptible, top.beyond_share, top.waiting) == (gpus(9), gpus(6), gpus(3), gpus(4))
+    assert [(row.model, row.used, row.preemptible) for row in left.models] == [("A100", gpus(5), gpus(2))]
 
 
 def test_the_tree_has_what_is_below_a_department_after_it():
@@ -126,14 +127,14 @@ def test_the_table_shows_the_tree():
     printed = to_lines(departments_board(), Look(width=120, is_colored=False, is_wide=True), source="w")
     end = printed[0].index("  who holds")
     assert [line[:end].rstrip() for line in printed[:8]] == [
-        "team        guaranteed      limit  used  borrowed  waiting",
-        "top/                 6  unlimited     9         3        4",
-        "  left/              4          9     5         1        0",
-        "    A100             1          5     5         2",
-        "    team-a           0        100     3         0        0",
-        "    team-b           0        100     2         2        0",
-        "  team-c             0        100     4         4        4",
-        "team-d               0        100     0         0        0",
+        "team        guaranteed      limit  used  preemptible  beyond share  waiting",
+        "top/                 6  unlimited     9            6             3        4",
+        "  left/              4          9     5            2             1        0",
+        "    A100             1          5     5            2",
+        "    team-a           0        100     3            0             3        0",
+        "    team-b           0        100     2            2             2        0",
+        "  team-c             0        100     4            4             4        4",
+        "team-d               0        100     0            0             0        0",
     ]
 
 
@@ -144,10 +145,11 @@ def test_the_report_has_the_tree():
         "guaranteed": "4",
         "limit": "9",
         "used": "5",
-        "borrowed": "1",
+        "preemptible": "2",
+        "beyondShare": "1",
         "waiting": "0",
         "weight": "3",
-        "models": [{"model": "A100", "guaranteed": "1", "limit": "5", "used": "5", "borrowed": "2"}],
+        "models": [{"model": "A100", "guaranteed": "1", "limit": "5", "used": "5", "preemptible": "2"}],
         "parent": "top",
     }
     assert [team.get("department") for team in report["teams"]] == ["left", "left", "top", None]

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from tests.core.support.make import GPU, demand, node, requirement, resident, world
-from webhook.core.explain.candidates import Exclusion, Filtered, NodeSearch
+from webhook.core.admission.why_not import Cause, NodeRequest
+from webhook.core.explain.candidates import Filtered, NodeSearch
 from webhook.core.model.labels import pack
 from webhook.core.model.names import Uid
 from webhook.core.model.policy import LabelSelector
@@ -28,7 +29,7 @@ def fleet(*nodes) -> Fleet:
 
 def found_in(nodes, asked, constraints, **more):
     """Return the candidates for a guaranteed pod."""
-    return NodeSearch(nodes, asked, constraints, Tier.GUARANTEED, **more).candidates()
+    return NodeSearch(nodes, NodeRequest(asked, constraints, **more), Tier.GUARANTEED).candidates()
 
 
 def test_the_best_nodes_come_in_the_order_of_the_decision_with_their_costs():
@@ -73,19 +74,19 @@ def test_every_other_node_is_counted_under_its_first_obstacle():
     assert result.filtered == (
         Filtered("too little nvidia.com/gpu free", ("full", "full-too")),
         Filtered("cordoned", ("drained",)),
-        Filtered(Exclusion.HELD, ("held",)),
+        Filtered(Cause.HELD, ("held",)),
         Filtered("not ready", ("down",)),
-        Filtered(Exclusion.LESSENED, ("plugin-restarts",)),
-        Filtered(Exclusion.CONSTRAINTS, ("tainted",)),
+        Filtered(Cause.LESSENED, ("plugin-restarts",)),
+        Filtered(Cause.CONSTRAINTS, ("tainted",)),
         Filtered("too little cpu free", ("few-cores",)),
-        Filtered(Exclusion.NEVER, ("small",)),
+        Filtered(Cause.NEVER, ("small",)),
     )
 
 
 def test_nodes_are_named_in_natural_order():
     names = [f"gpu-{number}" for number in (10, 9, 2, 1)]
     result = found_in(fleet(*(node(name, gpus=2) for name in names)), demand(4), ANY)
-    assert result.filtered == (Filtered(Exclusion.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
+    assert result.filtered == (Filtered(Cause.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
 
 
 def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
@@ -152,4 +153,4 @@ def test_nodes_that_reject_the_teams_pods_are_named_and_those_that_others_reject
     found = found_in(nodes, demand(1), ANY, avoided=avoided)
     assert [each.node for each in found.best] == ["n2", "n0"]
     assert found.with_room == 2
-    assert found.filtered == ((Exclusion.REJECTS, ("n1",)),)
+    assert found.filtered == ((Cause.REJECTS, ("n1",)),)

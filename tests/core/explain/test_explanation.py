@@ -91,9 +91,9 @@ def test_nodes_without_room_are_counted_by_cause():
 @pytest.mark.parametrize(
     ("name", "obstacles", "place"),
     [
-        pytest.param("a", ("the pod asks for 4 nvidia.com/gpu, 1 of 10 are free",), None, id="full"),
+        pytest.param("a", ("the pod asks for nvidia.com/gpu 4, 1 of 10 are free",), None, id="full"),
         pytest.param("b", ("it is cordoned",), None, id="cordoned"),
-        pytest.param("c", ("the pod asks for 4 nvidia.com/gpu, it has 2 in all",), None, id="small"),
+        pytest.param("c", ("the pod asks for nvidia.com/gpu 4, the node has 2",), None, id="small"),
         pytest.param("d", (), 1, id="it has room"),
     ],
 )

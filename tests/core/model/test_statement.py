@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
 from webhook.core.model.names import ResourceName
-from webhook.core.model.statement import MAX_DEPTH, Resource, Statement, facts_json, read_statement, statement_json
+from webhook.core.model.statement import (
+    MAX_DEPTH,
+    Resource,
+    Statement,
+    compared,
+    facts_json,
+    read_statement,
+    statement_json,
+)
 
 GPU = Resource(ResourceName("nvidia.com/gpu"), 8)
 MEMORY = Resource(ResourceName("memory"), 64 << 30)
@@ -22,7 +30,7 @@ MEMORY = Resource(ResourceName("memory"), 64 << 30)
         ("{x:,}", 1000, "1,000"),
         ("{x:node}", 1, "1 node"),
         ("{x:node}", 2000, "2,000 nodes"),
-        ("{x:ordinal}", 12, "12th"),
+        ("{x:place}", 12, "12th in line"),
         ("{x:duration}", 5400, "1h30m"),
         ("{x:gpus}", ONE_GPU // 2, "0.5"),
         ("{x:gpus}", Fraction(ONE_GPU, 81_921), "less than 0.001"),
@@ -51,7 +59,7 @@ def test_equal_statements_say_the_same_and_their_kind_leaves_out_numbers():
     assert one != other
     assert one.kind == other.kind
     assert one.kind != one.with_facts(team="b").kind
-    wrapped = [Statement("{cause}; {place:ordinal}", {"cause": each, "place": 1}) for each in (one, other)]
+    wrapped = [Statement("{cause}; {place:place}", {"cause": each, "place": 1}) for each in (one, other)]
     assert wrapped[0].kind == wrapped[1].kind
 
 
@@ -70,6 +78,9 @@ LEAVES = st.one_of(
     st.builds(lambda x: Statement("{x:gpus} of {y:limit}", {"x": x, "y": UNLIMITED}), st.fractions(0, 10**9)),
     st.builds(lambda x: Statement("{x:pod}", {"x": x}), st.integers(0, 10**9)),
     st.builds(lambda x: Statement("{x}", {"x": Resource(ResourceName("r"), x)}), st.integers(0, 10**9)),
+    st.builds(
+        lambda x, y: Statement("{x}", {"x": compared(ResourceName("memory"), x, y)}), *[st.integers(0, 1 << 44)] * 2
+    ),
 )
 STATEMENTS = st.recursive(
     LEAVES,

@@ -10,11 +10,13 @@ from webhook.core.model.text import (
     amount_text,
     coarse_age,
     duration,
+    place_text,
     plural,
     plural_gpus,
     printable,
     printable_lines,
     shortened,
+    span,
 )
 
 
@@ -54,12 +56,38 @@ def test_ages_are_coarse(seconds, want):
 
 
 @pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (119, "119s"),
+        (120, "2m"),
+        (7_199, "120m"),
+        (7_200, "2h"),
+        (20_160, "6h"),
+        (172_800, "2d"),
+    ],
+)
+def test_ages_and_waits_are_in_one_unit(seconds, want):
+    assert span(seconds) == want
+
+
+def test_a_place_in_line_reads_alike_with_and_without_its_team():
+    assert place_text(2) == "2nd in line"
+    assert place_text(2, "a", 5) == "2nd in line of team a, 5th of all"
+
+
+@pytest.mark.parametrize(
     ("resource", "amount", "want"),
     [
         (CPU, 64_000, "64"),
         (CPU, 1_500, "1500m"),
         (MEMORY, 512 << 30, "512Gi"),
-        (MEMORY, 1_500 << 20, "1.5Gi"),
+        (MEMORY, 1_536 << 20, "1.5Gi"),
+        (MEMORY, 1_500 << 20, "1500Mi"),
+        (MEMORY, 1_056_270_164 << 10, "1007.3Gi"),
+        (MEMORY, 2013 << 30, "2013Gi"),
+        (MEMORY, 2 << 40, "2Ti"),
         (MEMORY, 12, "12"),
         (ResourceName("hugepages-2Mi"), 4 << 20, "4Mi"),
         (ResourceName("nvidia.com/gpu"), 8, "8"),

@@ -13,7 +13,7 @@ from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import demand, gpus, policy, resident, team, world
 from tests.core.support.make import pod as pod_
 from tests.core.support.waiting import waiting
-from webhook.core.explain.team_summary import summary_of
+from webhook.core.explain.team_rows import ledger_row
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
@@ -71,10 +71,10 @@ def flights():
 @given(st.lists(flights(), max_size=4), st.integers(0, 2**63 - 1), st.integers(0, 2**31))
 def test_encoded_charges_are_decoded_unchanged(listed, folded, turn):
     record = LedgerRecord({flight.pod.uid: flight for flight in listed}, folded, turn)
-    found = decode(stored(encode(record, summary_of(A, world()), version=3)))
+    found = decode(stored(encode(record, ledger_row(A, world()), version=3)))
     assert (found.record, found.team, found.version) == (record, A, 7)
     reader = RecordReader()
-    again, summary = reader.read(found), summary_of(A, world())
+    again, summary = reader.read(found), ledger_row(A, world())
     assert encode(again, summary, version=3, reader=reader) == encode(again, summary, version=3)
 
 
@@ -82,7 +82,7 @@ def test_encoded_charges_are_decoded_unchanged(listed, folded, turn):
 def test_a_malformed_rest_is_an_error(rest):
     charge = Charge(A, Tier.GUARANTEED, Fraction(7, 3))
     written = encode(
-        LedgerRecord({"u": InFlightCharge(resident(1, uid="u"), charge, None)}), summary_of(A, world()), version=3
+        LedgerRecord({"u": InFlightCharge(resident(1, uid="u"), charge, None)}), ledger_row(A, world()), version=3
     )
     assert b'"rest":"1/3"' in written
     with pytest.raises(ValueError, match="part of a GPU unit"):
@@ -94,7 +94,7 @@ def test_the_evictor_reads_only_the_charges_of_pods_whose_room_it_makes():
     plain, reclaims = (InFlightCharge(resident(1, uid=uid), charge, NodeName("n0")) for uid in ("plain", "reclaims"))
     reclaims = reclaims._replace(takes_back=True)
     flights = {each.pod.uid: each for each in (plain, reclaims)}
-    found = decode(stored(encode(LedgerRecord(flights), summary_of(A, world()), version=3)))
+    found = decode(stored(encode(LedgerRecord(flights), ledger_row(A, world()), version=3)))
     (read,) = reclaiming(found).items()
     assert (read[0], read[1].charge, read[1].node, read[1].takes_back) == ("reclaims", charge, "n0", True)
 
@@ -105,7 +105,7 @@ def test_room_that_is_kept_for_a_gang_is_decoded_with_its_gang_and_its_time():
     kept = InFlightCharge(resident(1, uid="reserved:u:0", gang=gang), charge, NodeName("n0"), 300, 1_900_000_000)
     pod = InFlightCharge(resident(1, uid="u", gang=gang), charge, NodeName("n0"), 35)
     flights = {each.pod.uid: each for each in (kept, pod)}
-    found = decode(stored(encode(LedgerRecord(flights), summary_of(A, world()), version=3))).record.flights
+    found = decode(stored(encode(LedgerRecord(flights), ledger_row(A, world()), version=3))).record.flights
     assert (found["reserved:u:0"].until, found["reserved:u:0"].pod.gang) == (kept.until, gang)
     assert (found["u"].until, found["u"].pod.gang) == (0, None), "of other charges it is not written"
 
@@ -116,7 +116,7 @@ def test_the_ledger_of_a_department_has_the_team_of_each_charge_and_its_members(
     charges = {A: Charge(A, Tier.GUARANTEED, 1), "team-b": Charge(TeamName("team-b"), Tier.GUARANTEED, 2)}
     flights = {uid: InFlightCharge(resident(1, uid=uid), charge, None) for uid, charge in charges.items()}
     page = LedgerRecord(flights, 5, 1, Moves(members={A: 3}))
-    found = decode(stored(encode(page, summary_of(department_ledger(left.name), above), version=3)))
+    found = decode(stored(encode(page, ledger_row(department_ledger(left.name), above), version=3)))
     assert {uid: each.charge for uid, each in found.record.flights.items()} == charges
     assert found.record.moves == page.moves
     assert found.team == "department left"
@@ -127,24 +127,24 @@ def test_the_ledger_of_a_department_has_the_team_of_each_charge_and_its_members(
 def test_the_moves_of_a_team_are_decoded_unchanged_and_left_out_where_there_are_none():
     moves = Moves(4, None, {DepartmentName("left"): 4})
     assert (
-        decode(stored(encode(LedgerRecord({}, 5, 1, moves), summary_of(A, world()), version=3))).record.moves == moves
+        decode(stored(encode(LedgerRecord({}, 5, 1, moves), ledger_row(A, world()), version=3))).record.moves == moves
     )
-    plain = json.loads(encode(LedgerRecord(), summary_of(A, world()), version=3))["ledger"]
+    plain = json.loads(encode(LedgerRecord(), ledger_row(A, world()), version=3))["ledger"]
     assert plain.keys() == {"folded", "turn", "inFlight"}
 
 
 def test_the_status_is_in_gpus():
     place = world(policy(team(guaranteed=2.5, limit_=None)), residents=[resident(3), resident(1, tier="preemptible")])
     place.assume(InFlightCharge(resident(1), Charge(A, Tier.GUARANTEED, gpus(1)), None))
-    status = json.loads(encode(LedgerRecord(), summary_of(A, place), version=0))["status"]
+    status = json.loads(encode(LedgerRecord(), ledger_row(A, place), version=0))["status"]
     assert status == {
         "team": "team-a",
         "guaranteed": "2.5",
         "limit": "unlimited",
-        "used": "4",
+        "used": "5",
         "reserved": "1",
-        "borrowed": "2.5",
         "preemptible": "1",
+        "beyondShare": "2.5",
         "waiting": "5",
         "inFlight": 0,
         "queued": 0,
@@ -157,12 +157,12 @@ def test_the_status_counts_the_pods_in_line_and_what_they_ask_for():
     place = world(policy(team()))
     for number in range(3):
         place.set_waiting(waiting(f"p{number}", 2))
-    status = json.loads(encode(LedgerRecord(), summary_of(A, place), version=0))["status"]
+    status = json.loads(encode(LedgerRecord(), ledger_row(A, place), version=0))["status"]
     assert (status["queued"], status["queuedGpus"], status["used"]) == (3, "6", "0")
 
 
 def test_a_new_object_has_no_version_and_no_managed_fields():
-    new, later = (json.loads(encode(LedgerRecord(), summary_of(A, world()), version=v))["metadata"] for v in (0, 9))
+    new, later = (json.loads(encode(LedgerRecord(), ledger_row(A, world()), version=v))["metadata"] for v in (0, 9))
     assert new == {"name": "team-a", "managedFields": [{}]}
     assert later == {"name": "team-a", "resourceVersion": "9", "managedFields": [{}]}
 
@@ -187,10 +187,10 @@ def test_the_size_of_an_entry_is_limited():
         demand=demand(2, **large), uid="u", owner=Owner("Job", "x" * 1_000_000), packed=pack(labels), name="p"
     )
     flight = InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(2)), None)
-    body = encode(LedgerRecord({pod.uid: flight}), summary_of(A, world()), version=0)
+    body = encode(LedgerRecord({pod.uid: flight}), ledger_row(A, world()), version=0)
     assert len(body) < 2_000
     (found,) = decode(
-        stored(encode(LedgerRecord({pod.uid: flight}), summary_of(A, world()), version=3))
+        stored(encode(LedgerRecord({pod.uid: flight}), ledger_row(A, world()), version=3))
     ).record.flights.values()
     assert (found.charge, found.pod.demand.gpus) == (flight.charge, gpus(2))
     assert ("nvidia.com/gpu", 2) in found.pod.demand.requests, "devices come first"
@@ -211,8 +211,8 @@ def test_what_a_pod_deleted_by_force_left_is_small_whatever_its_names_are(is_ack
         is_acknowledged=is_acknowledged,
     )
     (left,) = delete_by_force(place, pod)
-    small = len(encode(LedgerRecord({}), summary_of(A, place), version=3))
-    body = encode(LedgerRecord({left.pod.uid: left}), summary_of(A, place), version=3)
+    small = len(encode(LedgerRecord({}), ledger_row(A, place), version=3))
+    body = encode(LedgerRecord({left.pod.uid: left}), ledger_row(A, place), version=3)
     assert len(body) - small < 900
     [found] = decode(stored(body)).record.flights.values()
     assert (found.charge, found.node, found.lingers) == (left.charge, left.node, left.lingers)
@@ -238,7 +238,7 @@ class Replica:
     def write(self, *others):
         """Write the ledger, and show it to others."""
         version = self.session.version + 1
-        written = encode(self.session.next_record(), summary_of(A, self.world), version=version)
+        written = encode(self.session.next_record(), ledger_row(A, self.world), version=version)
         for replica in (self, *others):
             record = decode(stored(written, str(version))).record
             replica.session.see(record, version=version, identity="u")
@@ -290,5 +290,5 @@ def test_a_claim_whose_request_is_not_known_yet_counts_as_its_pod_was_charged():
 def test_claims_are_decoded_as_they_were_encoded():
     refs = (claims.SHARING, ClaimRef(template="t", entry="e"), ClaimRef(template="t", group="g", entry="e"))
     flight = InFlightCharge(claims.resident("a", *refs), Charge(A, Tier.GUARANTEED, gpus(2)), None)
-    read = decode(stored(encode(LedgerRecord({"a": flight}), summary_of(A, world()), version=3))).record.flights["a"]
+    read = decode(stored(encode(LedgerRecord({"a": flight}), ledger_row(A, world()), version=3))).record.flights["a"]
     assert (read.pod.claims, read.pod.demand.gpus, read.charge.gpus) == (refs, 0, gpus(2))

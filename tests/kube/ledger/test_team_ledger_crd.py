@@ -4,7 +4,7 @@ import json
 from fractions import Fraction
 
 from tests.core.support.make import gpus, resident, world
-from webhook.core.explain.team_summary import summary_of
+from webhook.core.explain.team_rows import ledger_row
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
 from webhook.core.model.labels import pack
@@ -37,7 +37,7 @@ def test_the_schema_has_every_field_that_is_written():
     charge = Charge(TeamName("b"), Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
     flights = {pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35, 99, takes_back=True)}
     moves = Moves(1, DepartmentName("left"), {DepartmentName("right"): 2}, {A: 1})
-    sent = json.loads(encode(LedgerRecord(flights, moves=moves), summary_of(A, world()), version=0))
+    sent = json.loads(encode(LedgerRecord(flights, moves=moves), ledger_row(A, world()), version=0))
     assert sent["status"].keys() <= parts["status"]["properties"].keys()
     assert sent["ledger"].keys() == parts["ledger"]["properties"].keys()
     (entry,) = sent["ledger"]["inFlight"]

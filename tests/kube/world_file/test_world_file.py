@@ -156,7 +156,7 @@ BAD = {
         "resource.k8s.io/v1 ResourceClaimTemplate, resource.k8s.io/v1 ResourceSlice, "
         "apiextensions.k8s.io/v1 CustomResourceDefinition, v1 ConfigMap, autoscaling/v2 HorizontalPodAutoscaler, "
         "v1 PersistentVolume, resource.k8s.io/v1 DeviceTaintRule, scheduling.k8s.io/v1beta1 PodGroup, "
-        "policy/v1 PodDisruptionBudget, v1 LimitRange, "
+        "policy/v1 PodDisruptionBudget, v1 LimitRange, fairgate.dev/v1alpha1 TeamLedger, "
         "or a v1 List of them",
     ),
     "another version": (

@@ -45,7 +45,13 @@ def test_the_map_is_compressed_where_that_is_taken_and_is_else_the_same(page):
 def test_a_pods_page_begins_with_what_it_does_now(page):
     body = page.get("/explain?namespace=nlp&name=later")[1]
     now, _, rest = body[body.index("<main") :].partition("Step by step")
-    for fact in ("Waits in line", "1st of all, 1st of team nlp", "2026-11-22T09:30:00Z", "likely start", ">next<"):
+    for fact in (
+        "Waits in line",
+        "1st in line of team nlp, 1st of all",
+        "2026-11-22T09:30:00Z",
+        "likely start",
+        ">next<",
+    ):
         assert fact in now, fact
     assert "It waits in line." in rest
     body = page.get("/explain?namespace=vision&name=train-0")[1]

@@ -26,7 +26,7 @@ def rows_of(state):
 
 def test_a_row_says_which_pod_has_which_gpu_on_what_terms():
     row = rows_of(state_of())["gpu-2"]
-    assert [(pod.namespace, pod.name, pod.team, pod.borrowed) for pod in row.pods] == [
+    assert [(pod.namespace, pod.name, pod.team, pod.preemptible) for pod in row.pods] == [
         ("vision", "eval", "vision", True),
         ("vision", "train-2", "vision", False),
     ]

@@ -21,10 +21,10 @@ def summary(objects, viewer=EVERYTHING):
 def test_the_numbers_of_a_cluster():
     nodes = [b.node("n1", gpus=8), b.node("n2", gpus=2, is_cordoned=True), b.node("n3", gpus=6, model="H100")]
     found = summary([*nodes, pod("a", 3), pod("b", 1, tier="preemptible"), waiting("w", gpus=4)])
-    assert (found.capacity, found.free, found.used, found.borrowed) == ("16", "10", "4", "1")
+    assert (found.capacity, found.free, found.used, found.preemptible) == ("16", "10", "4", "1")
     assert (found.pods_in_line, found.gpus_in_line, found.held, found.closed) == ("1 pod", "4", "0", "2")
     assert found.largest == (("6", "H100"), ("4", "nvidia.com/gpu")), "the model of n1 is not known"
-    assert found.shares == Shares(guaranteed=18, borrowed=6, held=0, free=62)
+    assert found.shares == Shares(guaranteed=18, preemptible=6, held=0, free=62)
 
 
 def test_shares_of_a_gpu_count_as_what_they_are_of_it():
@@ -42,4 +42,4 @@ def test_a_viewer_of_one_namespace_gets_the_sums_of_their_team_alone():
 
 def test_an_empty_cluster_has_zeros():
     found = Readable(state_of([], policy=policy_of()), EVERYTHING).summary()
-    assert (found.used, found.borrowed, found.pods_in_line, found.shares) == ("0", "0", "0 pods", None)
+    assert (found.used, found.preemptible, found.pods_in_line, found.shares) == ("0", "0", "0 pods", None)

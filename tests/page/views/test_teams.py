@@ -2,8 +2,9 @@
 
 from tests import builders as b
 from tests.cli import sample_world
+from tests.core.support.make import gpus
 from tests.page.support.pages import policy_of, sample_objects, state_of
-from webhook.page.views.teams import Bar, idle_rows, minimums_of, share_rows
+from webhook.page.views.teams import Bar, idle_rows, line_text, minimums_of, share_rows
 from webhook.page.views.viewer import EVERYTHING, Viewer
 
 TREE = """
@@ -18,21 +19,21 @@ teams:
 
 
 def by_name(rows):
-    return {row.name: row for row in rows}
+    return {row.of.name: row for row in rows}
 
 
 def test_a_team_has_its_numbers_holders_line_and_bar():
     row = by_name(share_rows(state_of().world, EVERYTHING))["vision"]
-    assert (row.guaranteed, row.limit, row.borrowed, row.waiting) == ("12", "24", "4", "0")
-    assert row.holders[0] == ("vision/Job/train", "12")
+    assert (row.of.guaranteed, row.of.limit, row.of.preemptible, row.of.waiting) == (gpus(12), gpus(24), gpus(4), 0)
+    assert row.of.holders[0] == ("vision/Job/train", gpus(12))
     assert row.bar == Bar(51, 16, 50)
     nlp = by_name(share_rows(state_of().world, EVERYTHING))["nlp"]
-    assert nlp.queued == "2 (12 GPUs)"
+    assert line_text(nlp.of) == "2 (12 GPUs)"
 
 
 def test_departments_come_before_their_teams():
     rows = share_rows(state_of(policy=policy_of(TREE)).world, EVERYTHING)
-    assert [(row.name, row.depth, row.is_team) for row in rows[:3]] == [
+    assert [(row.of.name, row.depth, row.is_team) for row in rows[:3]] == [
         ("research", 0, False),
         ("vision", 1, True),
         ("nlp", 0, True),
@@ -41,8 +42,8 @@ def test_departments_come_before_their_teams():
 
 def test_a_viewer_of_one_namespace_sees_its_team_and_holders_there_alone():
     [row] = share_rows(state_of(policy=policy_of(TREE)).world, Viewer("v", frozenset({"vision"})))
-    assert (row.name, row.depth) == ("vision", 0)
-    assert all(name.startswith("vision/") for name, _ in row.holders)
+    assert (row.of.name, row.depth) == ("vision", 0)
+    assert all(name.startswith("vision/") for name, _ in row.of.holders)
     assert share_rows(state_of().world, Viewer("x", frozenset({"elsewhere"}))) == []
 
 
@@ -63,7 +64,7 @@ def test_idle_pods_are_listed_those_that_hold_most_first():
     rows = idle_rows(world, EVERYTHING, most=10)
     assert [(row.name, row.team) for row in rows] == [("eval", "vision"), ("train-0", "vision")]
     assert [row.gpus for row in idle_rows(world, EVERYTHING, most=1)] == [rows[0].gpus]
-    assert by_name(share_rows(world, EVERYTHING))["vision"].idle == "8"
+    assert by_name(share_rows(world, EVERYTHING))["vision"].of.idle == gpus(8)
     assert idle_rows(world, Viewer("x", frozenset({"nlp"})), most=10) == []
 
 

@@ -16,7 +16,7 @@ DAY, HOUR = 86_400, 3600
 ROWS = [
     row("observed", INTERVAL_SECONDS),
     row("guaranteed", 12 * HOUR, team="vision", user="ada", model=A100),
-    row("borrowed", 6 * HOUR, team="vision", user="bob", model=A100, start=T0 + 3 * DAY),
+    row("preemptible", 6 * HOUR, team="vision", user="bob", model=A100, start=T0 + 3 * DAY),
     row("refused", 3, team="nlp", user="bob", start=T0 + 3 * DAY),
 ]
 
@@ -39,7 +39,7 @@ async def test_the_sums_of_teams_are_published_and_no_user(connection, recorder,
         "30": ["nlp", "vision"],
     }
     teams = {team.name: team for team in usage.days["7"].teams}
-    assert (teams["vision"].guaranteed, teams["vision"].borrowed, teams["vision"].idle) == (12, 6, None)
+    assert (teams["vision"].guaranteed, teams["vision"].preemptible, teams["vision"].idle) == (12, 6, None)
     assert (teams["nlp"].refused, usage.days["7"].observed_hours) == (3, 0.08)
     assert usage.days["1"].until - usage.days["1"].since == DAY
     assert not [name for name in ("ada", "bob") if name in str(usage)]

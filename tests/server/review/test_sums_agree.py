@@ -11,7 +11,7 @@ from tests.builders import decision_of
 from tests.cases.test_cases import ask, open_reviewer, pod
 from tests.examples import examples
 from webhook.core.explain.board import board_of
-from webhook.core.explain.team_summary import summaries
+from webhook.core.explain.team_rows import team_rows
 from webhook.core.model.amount import ONE_GPU, parse_amount
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.pod import Requester
@@ -120,9 +120,9 @@ def weight_of(resource, kind):
 
 def check(world, counted):
     """Compare the numbers of teams, nodes and metrics."""
-    (team,) = summaries(world)
+    (team,) = team_rows(world)
     board = board_of(world)
-    assert team.used + team.reserved == counted == board.teams[0].used
+    assert team.used == counted == board.teams[0].used
     rows = {(row.model, row.resource): row for row in board.free}
     for stock in gpu_inventory(world.fleet, world.policy):
         row, weight = rows[stock.model, stock.resource], weight_of(stock.resource, stock.model)

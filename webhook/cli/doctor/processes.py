@@ -1,6 +1,6 @@
 """Checks of the processes by their reports: servers, leader, evictor, policy, lag behind the ledger."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,6 +8,7 @@ from webhook.cli.doctor.findings import Check, Finding, missing_right, ok, skipp
 from webhook.cli.formatting import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
 from webhook.core.model.policy import Policy
+from webhook.core.model.text import printable
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report
 from webhook.kube.objects import keys
@@ -17,6 +18,7 @@ from webhook.observe.process import Component
 STALE_ROOM_SECONDS: Final = 150.0
 """The room is written again every minute, or later where it takes the leader long."""
 
+_MOST_NAMED: Final = 10
 _UNEVICTABLE: Final = (
     "others go instead while there are any: mend the webhook or policy that is named, or the node; "
     "docs/reclaim.md#victims-that-cannot-be-evicted"
@@ -196,7 +198,22 @@ def check_ledger(
         [f"team {name} has no TeamLedger" for name in missing],
         "the leader creates it within seconds: check that a server leads, and that the CRD is installed",
     )
-    return problems or ok(check, f"{plural(len(existing), 'ledger')}; no server is behind")
+    kept = sorted(_keeping_gates(ledgers.value or ()))
+    more = f" and {len(kept) - _MOST_NAMED} more" if len(kept) > _MOST_NAMED else ""
+    rest = (
+        f"; {plural(len(kept), 'charged pod')} in line until borrowers have left: {', '.join(kept[:_MOST_NAMED])}{more}"
+        if kept
+        else ""
+    )
+    return problems or ok(check, f"{plural(len(existing), 'ledger')}; no server is behind{rest}")
+
+
+def _keeping_gates(ledgers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the pods that are charged and keep their gate until reclaim has made their room."""
+    for ledger in ledgers:
+        for entry in (ledger.get("ledger") or {}).get("inFlight") or ():
+            if entry.get("reclaims"):
+                yield printable(f"{entry.get('ns', '')}/{entry.get('name', '')}")
 
 
 def check_notify(found: Iterable[Process], policy: Policy | None) -> list[Finding]:

@@ -9,7 +9,7 @@ from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
 from webhook.cli.explain.reclaim import EvictedFor
 from webhook.cli.explain.subjects import Existing, PodState, Subject
 from webhook.cli.explain.verdict import verdict_of
-from webhook.cli.formatting import age, plural, plural_gpus
+from webhook.cli.formatting import plural, plural_gpus
 from webhook.core.defragment.move_plan import Move, Room
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.likely_start import UnknownStart
@@ -17,7 +17,7 @@ from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Outcome, Queue
 from webhook.core.model.reason import Code
-from webhook.core.model.text import ordinal, printable, span
+from webhook.core.model.text import place_text, printable, span
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
 from webhook.core.reclaim.refused_nodes import unseen_text
@@ -87,7 +87,7 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             if waits_for_borrowers or (row is not None and row.needs_evictor):
                 yield _leads(explained.details.evictor)
         case RoomKept(node_hold=node_hold, targets=targets):
-            since = age(max(0, explained.now - node_hold.since))
+            since = span(max(0, explained.now - node_hold.since))
             yield f"{gpus} on {node_hold.node} are kept for it, until {rfc3339(node_hold.until)}; plan since {since}"
             if targets:
                 yield f"to be evicted for that: {some(map(_target, targets))}"
@@ -124,12 +124,14 @@ def _move(move: Move) -> str:
 
 def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
     """Yield the place of a waiting pod in line, what it waits for, who holds that, and when it is likely to start."""
-    since = f", since {age(max(0, now - row.waiting.created))}" if row.waiting.created else ""
+    since = f", since {span(max(0, now - row.waiting.created))}" if row.waiting.created else ""
     place, team, report = row.place, row.waiting.team, waiting_report(row)
-    if place is None:
+    if row.is_charged:
+        yield f"charged to team {team}: it keeps its gate until its room is free{since}"
+    elif place is None:
         yield f"not in line{since}"
     else:
-        yield f"{ordinal(place.of_team)} of team {team}, {ordinal(place.overall)} of all{since}"
+        yield f"{place_text(place.of_team, team, place.overall)}{since}"
     yield f"waits for: {row.cause}"
     if row.holders:
         yield f"held by {holders_text(report)}"
@@ -190,7 +192,7 @@ def event_lines(events: Iterable[PastEvent], *, now: float) -> Iterator[str]:
     """Yield the past Events of Fairgate about an object, the latest first."""
     for each in list(events)[:NAMED]:
         times = "" if each.count == 1 else f", {each.count} times"
-        yield f"{each.reason} {age(max(0.0, now - each.last))} ago{times}: {each.message}"
+        yield f"{each.reason} {span(max(0.0, now - each.last))} ago{times}: {each.message}"
 
 
 def _target(target: EvictionTarget) -> str:

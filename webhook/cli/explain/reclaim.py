@@ -1,6 +1,6 @@
 """What reclaim can do for a waiting pod, or does to a borrowing one, from the objects of a world. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -9,18 +9,21 @@ import msgspec
 
 from webhook.cli.explain.beside import ClusterDetails
 from webhook.core.explain.explanation import Explanation
+from webhook.core.line_reclaim.line_pods import as_charged
 from webhook.core.model.decision import Admit
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy
 from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, RoomKept, outlook
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.tiers.adoption import unlabeled_borrowers
 from webhook.core.world.world import World
-from webhook.kube.objects import objects
+from webhook.kube.ledger.team_ledger import TeamLedger, reclaiming
+from webhook.kube.objects import keys, objects
 from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.reclaim.holds import read_node_hold
 from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
@@ -42,7 +45,7 @@ class Evictions:
 
     @classmethod
     def of(
-        cls, found: Iterable[Mapping[str, Any]], world: World, details: ClusterDetails, node_holds: tuple[NodeHold, ...]
+        cls, found: Sequence[Mapping[str, Any]], world: World, details: ClusterDetails, node_holds: tuple[NodeHold, ...]
     ) -> "Evictions":
         """Return the evictor's view of the objects of a world; `world` is made of them, and is changed."""
         policy = world.policy
@@ -62,6 +65,10 @@ class Evictions:
         for node in list(world.fleet.nodes()):
             if node.is_held:
                 world.set_node(replace(node.unheld, kept=node.kept))
+        for gpu_pod in list(_charged_in_line(found, world)):
+            world.drop_reservation(gpu_pod.uid)
+            world.set_pod(gpu_pod.pod)
+            reclaim_index.set(replace(gpu_pod, pod=world.pod(gpu_pod.uid) or gpu_pod.pod))
         for node_hold in node_holds:
             reclaim_index.evictions.pick_up(node_hold, noticed=lambda _: False)
         return cls(world, reclaim_index, held)
@@ -115,6 +122,19 @@ def evicted_for(uid: str, node_holds: Iterable[NodeHold]) -> EvictedFor:
     named += [(Uid(place.key), place.name) for hold in holds for place in hold.places if place.key]
     moves_to = next((hold.node for hold in holds for place in hold.places if uid and place.replaces == uid), "")
     return EvictedFor(next((name for key, name in named if key in wanted), ""), moves_to)
+
+
+def _charged_in_line(found: Iterable[Mapping[str, Any]], world: World) -> Iterator[ReclaimPod]:
+    """Yield the charged pods in line whose room the evictor makes, and which it plans for like pods without a gate."""
+    ledgers = [msgspec.convert(each, TeamLedger) for each in found if each.get("kind") == keys.TEAM_LEDGER]
+    due = {uid for ledger in ledgers for uid in reclaiming(ledger)}
+    for waiting in world.waiting.all():
+        uid = waiting.uid
+        entry, pod = world.entry_of(uid), world.pod(uid)
+        if entry is not None and pod is not None and (uid in due or not ledgers):
+            flight = InFlightCharge(pod, entry.charge, world.node_of(uid), takes_back=True)
+            if (charged := as_charged(waiting, flight, world)) is not None:
+                yield charged
 
 
 def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, policy: Policy) -> None:

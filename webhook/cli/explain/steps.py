@@ -28,7 +28,7 @@ from webhook.core.model.decision import Admit, Decision, Deny, Outcome
 from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY
-from webhook.core.model.text import printable
+from webhook.core.model.text import agreeing, amount_text, printable
 from webhook.core.model.tier import Tier
 
 _STYLES: Final = {
@@ -45,7 +45,6 @@ _STATES: Final = {
     PodState.QUEUED: "It waits in line",
     PodState.PENDING: "It waits for a node",
 }
-_GIB: Final = 1 << 30
 
 
 def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_colored: bool) -> str:
@@ -145,7 +144,7 @@ def _kept_off(explanation: Explanation) -> Iterator[tuple[str, list[Part]]]:
 def _demand(demand: Demand) -> str:
     devices = ", ".join(f"{name} {amount}" for name, amount in demand.devices) or "no GPU that policy counts"
     others = dict(demand.requests)
-    rest = f"{others.get(CPU, 0) / 1000:g} cpu, {others.get(MEMORY, 0) / _GIB:g} GiB"
+    rest = ", ".join(f"{name} {amount_text(name, others.get(name, 0))}" for name in (CPU, MEMORY))
     return f"{devices}: counts {plural_gpus(demand.gpus)}; beside that {rest}"
 
 
@@ -177,8 +176,9 @@ def _pool(step: PoolStep) -> list[Part]:
     if step.nodes is None:
         return [Text(f"closed: {step.closed}", style="dim")]
     found = step.nodes
-    without = sum(len(filtered.names) for filtered in found.filtered)
-    parts: list[Part] = [Text(f"{found.with_room} of {plural(found.with_room + without, 'node')} have room")]
+    nodes = found.with_room + sum(len(filtered.names) for filtered in found.filtered)
+    have = _have(found.with_room, nodes)
+    parts: list[Part] = [Text(f"{found.with_room} of {plural(nodes, 'node')} {have} room")]
     if found.best:
         parts_of = number("lost to pods to come", goes=3), number("tiers mixed", goes=2), number("left over", goes=1)
         table = Grid("best", number("cost"), *parts_of, heading_style="dim")
@@ -191,6 +191,10 @@ def _pool(step: PoolStep) -> list[Part]:
     if step.node_step is not None:
         parts.append(Text(_asked(step.node_step), style="cyan"))
     return parts
+
+
+def _have(some_of_them: int, of: int) -> str:
+    return agreeing(1 if of == 1 else some_of_them, "has", "have")
 
 
 def _asked(asked: NodeStep) -> str:
@@ -221,7 +225,11 @@ def _domains(steps: DomainSteps, decision: Decision) -> Iterator[str]:
     for step in steps.levels:
         shown = ", ".join(f"{room.name.partition('=')[2]} {room.holds}" for room in step.rooms)
         more = f" and {step.number - len(step.rooms)} more" if step.number > len(step.rooms) else ""
-        have = f"{step.enough} of {step.number} have room for all" if step.number else "no node has this label"
+        have = (
+            f"{step.enough} of {step.number} {_have(step.enough, step.number)} room for all"
+            if step.number
+            else "no node has this label"
+        )
         yield f"{step.key}: {have}{': ' if shown else ''}{shown}{more}"
     place = decision.node_choice.domain if isinstance(decision, Admit) else None
     if place is not None and place.name:

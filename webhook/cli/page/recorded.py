@@ -76,9 +76,9 @@ def of_cluster(kubeconfig: Path | None) -> Read:
 
 
 def _points(line: UsageOverTime, since: int) -> list[Point]:
-    pairs = zip(line.guaranteed, line.borrowed, strict=True)
+    pairs = zip(line.guaranteed, line.preemptible, strict=True)
     return [
-        Point(since + number * STEP_SECONDS, (guaranteed or 0.0) + (borrowed or 0.0), borrowed or 0.0)
-        for number, (guaranteed, borrowed) in enumerate(pairs)
-        if guaranteed is not None or borrowed is not None
+        Point(since + number * STEP_SECONDS, (guaranteed or 0.0) + (preemptible or 0.0), preemptible or 0.0)
+        for number, (guaranteed, preemptible) in enumerate(pairs)
+        if guaranteed is not None or preemptible is not None
     ]

@@ -10,6 +10,7 @@ from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
 from webhook.core.explain.queue_rows import QueueRow
 from webhook.core.model.amount import exact_units
+from webhook.core.model.text import agreeing
 from webhook.page.views.waiting_row import COLUMNS, WaitingReport, is_scored, short, waiting_report
 from webhook.page.views.waiting_row import Column as LineColumn
 
@@ -36,7 +37,8 @@ def to_table(
         why = no_evictor if any(row.needs_evictor for row in rows) else ""
         screen.show(*(Line(line, style="dim") for line in _start_notes(shown, no_evictor=why)))
         gpus = plural_gpus(exact_units(sum(row.gpus for row in rows)))
-        screen.show(Line(f"total: {plural(len(rows), 'pod')} that ask for {gpus}", style="bold"))
+        ask = agreeing(len(rows), "asks", "ask")
+        screen.show(Line(f"total: {plural(len(rows), 'pod')} that {ask} for {gpus}", style="bold"))
     else:
         screen.show("no pod waits in line")
     screen.show("", Line(source))

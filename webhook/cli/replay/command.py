@@ -60,7 +60,8 @@ def replay(options: Options) -> None:
 
     HISTORY is a file of `fairgate serve --history`; the files of several replicas are joined. Pods come when they came,
     run as long as they ran, on the nodes that there were, through the decisions of the webhook, the queue and reclaim.
-    It shows for each team what would have been refused, queued, borrowed and evicted, and for which pods that differs.
+    It shows for each team what would have been refused, queued, preemptible and evicted, and for which pods that
+    differs.
     """
     if len(options.policies) > _MOST_POLICIES:
         raise click.UsageError(f"give one policy, or two: got {len(options.policies)}")

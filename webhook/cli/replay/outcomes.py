@@ -44,7 +44,7 @@ class TeamSums(msgspec.Struct):
     refused: int = 0
     queued: int = 0
     guaranteed: int = 0
-    borrowed: int = 0
+    preemptible: int = 0
     evicted: int = 0
     not_started: int = 0
     waited_hours: Annotated[float, msgspec.Meta(description="GPU-hours that pods asked for before they started")] = 0.0
@@ -86,7 +86,7 @@ def sums_by_team(
         found.refused += outcome.is_refused
         found.queued += outcome.is_queued
         found.guaranteed += outcome.tier is Tier.GUARANTEED
-        found.borrowed += outcome.tier is Tier.PREEMPTIBLE
+        found.preemptible += outcome.tier is Tier.PREEMPTIBLE
         found.evicted += outcome.is_evicted
         found.not_started += outcome.tier is None
         found.waited_hours += outcome.wait_seconds / 3600 * gpus[task.name]

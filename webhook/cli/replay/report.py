@@ -15,7 +15,7 @@ from webhook.history.trace_row import PodRow
 from webhook.simulation.task import Task
 
 _SHOWN: Final = 20
-_COLUMNS: Final = ("refused", "queued", "guaranteed", "borrowed", "evicted", "not_started")
+_COLUMNS: Final = ("refused", "queued", "guaranteed", "preemptible", "evicted", "not_started")
 
 
 class TeamReport(msgspec.Struct):

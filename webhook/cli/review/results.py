@@ -12,7 +12,7 @@ from webhook.core.model.decision import Outcome
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.reason import Reason, cause_of, refusal_text
-from webhook.core.model.text import ordinal
+from webhook.core.model.text import ordinal, place_text
 from webhook.core.model.tier import Tier
 
 Word = Literal["admitted", "queued", "refused", "unknown"]
@@ -96,8 +96,8 @@ class PodGroup:
         few = [ordinal(each) for each in self.places[:_FEW]]
         if len(self.places) > _FEW:
             return f"{few[0]} to {ordinal(self.places[-1])} in line"
-        *before, last = few
-        return f"{', '.join(before)}{' and ' if before else ''}{last} in line"
+        *before, _ = few
+        return f"{', '.join(before)}{' and ' if before else ''}{place_text(self.places[-1])}"
 
     @property
     def texts(self) -> tuple[Reason, ...]:

@@ -43,9 +43,9 @@ def plots_of(report: SimulationReport) -> list[Plot]:
         _waits("waits-by-team", "Wait of 90 % of the jobs at most, in hours, by team", teams, policies, is_team=True),
         _waits("waits-by-size", "Wait of 90 % of the jobs at most, in hours, by GPUs", sizes, policies, is_team=False),
         line_plot(
-            "gpus-in-use", "GPUs in use", curves_of(policies, lambda each: each.guaranteed_gpus + each.borrowed_gpus)
+            "gpus-in-use", "GPUs in use", curves_of(policies, lambda each: each.guaranteed_gpus + each.preemptible_gpus)
         ),
-        line_plot("gpus-borrowed", "GPUs borrowed", curves_of(policies, lambda each: each.borrowed_gpus)),
+        line_plot("gpus-preemptible", "GPUs preemptible", curves_of(policies, lambda each: each.preemptible_gpus)),
         line_plot(
             "gpus-waiting", "GPUs that waiting pods ask for", curves_of(policies, lambda each: each.waiting_gpus)
         ),

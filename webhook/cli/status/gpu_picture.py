@@ -47,7 +47,7 @@ class GpuPicture:
             Text.assemble((letter.upper(), self._style(team, Tier.GUARANTEED)), f" {team}")
             for team, letter in self._letters.items()
         )
-        rest = f"upper case guaranteed, lower case borrowed, {self._free} free"
+        rest = f"upper case guaranteed, lower preemptible, {self._free} free"
         return Text.assemble(teams, "; ", rest)
 
     def _whole(self, device: DeviceRow) -> Text:
@@ -75,7 +75,7 @@ class GpuPicture:
         return _COLORS[numbers.get(team, 0) % len(_COLORS)]
 
     def _style(self, team: TeamName, tier: Tier) -> str:
-        """Guaranteed GPUs have the team's color as background, borrowed ones as foreground."""
+        """Guaranteed GPUs have the team's color as background, preemptible ones as foreground."""
         color = self._color(team)
         return f"black on {color}" if tier is Tier.GUARANTEED else color
 

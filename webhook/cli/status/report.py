@@ -5,9 +5,10 @@ from typing import Annotated
 
 import msgspec
 
-from webhook.core.explain.board import Board, DepartmentRow, FreeRow, ModelRow, TeamRow
+from webhook.core.explain.board import Board, FreeRow
 from webhook.core.explain.minimum_rows import MinimumRow
 from webhook.core.explain.node_rows import DeviceGroup, HeldPart, NodeRow
+from webhook.core.explain.team_rows import DepartmentRow, ModelRow, TeamRow
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.kube.ledger.reports import written_at
 from webhook.page.views.waiting_row import HolderReport
@@ -22,7 +23,7 @@ class ModelReport(msgspec.Struct, rename="camel"):
     guaranteed: str
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
     used: str
-    borrowed: str
+    preemptible: str
 
 
 class DepartmentReport(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -31,8 +32,9 @@ class DepartmentReport(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str
     guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
-    used: Annotated[str, msgspec.Meta(description="everything charged, borrowed and waiting included")]
-    borrowed: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
+    used: Annotated[str, msgspec.Meta(description="everything charged, whatever its tier, on a node or not")]
+    preemptible: Annotated[str, msgspec.Meta(description="the part of it that may be evicted")]
+    beyond_share: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
     waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
     weight: Annotated[str, msgspec.Meta(description="its part of the surplus, relative to others of its parent")]
     models: list[ModelReport]
@@ -45,8 +47,9 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str
     guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
-    used: Annotated[str, msgspec.Meta(description="everything charged, borrowed and waiting included")]
-    borrowed: Annotated[str, msgspec.Meta(description="the preemptible part of it")]
+    used: Annotated[str, msgspec.Meta(description="everything charged, whatever its tier, on a node or not")]
+    preemptible: Annotated[str, msgspec.Meta(description="the part of it that may be evicted")]
+    beyond_share: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
     waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
     holders: Annotated[list[HolderReport], msgspec.Meta(description="largest first")]
     models: list[ModelReport]
@@ -54,6 +57,10 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     queued: Annotated[int, msgspec.Meta(description="pods in line, uncharged; left out if there are none")] = 0
     queued_gpus: Annotated[str, msgspec.Meta(description="what they ask for; left out if there are none")] = ""
     idle: Annotated[str, msgspec.Meta(description="what pods hold and do not use; left out if there is none")] = ""
+    starting: Annotated[
+        int, msgspec.Meta(description="charged pods that keep their gate until their room is free; left out if none")
+    ] = 0
+    starting_gpus: Annotated[str, msgspec.Meta(description="the part of `used` of these; left out if none")] = ""
 
 
 class DeviceReport(msgspec.Struct):
@@ -229,7 +236,8 @@ def _department(row: DepartmentRow) -> DepartmentReport:
         format_gpus(row.guaranteed),
         format_limit(row.limit),
         format_gpus(row.used),
-        format_gpus(row.borrowed),
+        format_gpus(row.preemptible),
+        format_gpus(row.beyond_share),
         format_gpus(row.waiting),
         str(row.weight),
         _models(row.models),
@@ -244,7 +252,7 @@ def _models(rows: tuple[ModelRow, ...]) -> list[ModelReport]:
             format_gpus(row.guaranteed),
             format_limit(row.limit),
             format_gpus(row.used),
-            format_gpus(row.used - row.used_guaranteed),
+            format_gpus(row.preemptible),
         )
         for row in rows
     ]
@@ -256,14 +264,17 @@ def _team(team: TeamRow) -> TeamReport:
         format_gpus(team.guaranteed),
         format_limit(team.limit),
         format_gpus(team.used),
-        format_gpus(team.borrowed),
+        format_gpus(team.preemptible),
+        format_gpus(team.beyond_share),
         format_gpus(team.waiting),
         [HolderReport(name, format_gpus(gpus)) for name, gpus in team.holders],
         _models(team.models),
         team.department or "",
-        team.queued,
-        format_gpus(team.queued_gpus) if team.queued else "",
+        team.queued.pods,
+        format_gpus(team.queued.gpus) if team.queued.pods else "",
         format_gpus(team.idle) if team.idle else "",
+        team.starting.pods,
+        format_gpus(team.starting.gpus) if team.starting.pods else "",
     )
 
 

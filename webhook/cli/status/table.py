@@ -14,9 +14,10 @@ from webhook.cli.options import UNBOUNDED
 from webhook.cli.screen import Screen
 from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.terminal import Line
-from webhook.core.explain.board import Board, DepartmentRow, ModelRow, TeamRow
+from webhook.core.explain.board import Board
 from webhook.core.explain.minimum_rows import MinimumRow
 from webhook.core.explain.node_rows import NodeRow
+from webhook.core.explain.team_rows import DepartmentRow, ModelRow, TeamRow
 from webhook.core.model.amount import Units, exact_units, format_limit
 from webhook.core.model.names import GpuModel, ResourceName
 
@@ -102,12 +103,13 @@ def _rest(count: int, noun: str, look: Look) -> list[str]:
 
 def _teams(board: Board, look: Look) -> Grid:
     """Return a table of teams, each below its department, whose name ends with a slash."""
-    has_line = any(team.queued for team in board.teams)
+    has_line = any(team.queued.pods or team.starting.pods for team in board.teams)
     has_idle = any(team.idle for team in board.teams)
     line = [number(name) for name, is_shown in (("held idle", has_idle), ("in line", has_line)) if is_shown]
     blank = [Text()] * len(line)
-    shares = number("guaranteed"), number("limit"), number("used"), number("borrowed"), number("waiting", goes=1)
-    table = Grid("team", *shares, *line, listing("who holds", goes=2))
+    shares = number("guaranteed"), number("limit"), number("used"), number("preemptible")
+    more = number("beyond share", goes=1), number("waiting", goes=1)
+    table = Grid("team", *shares, *more, *line, listing("who holds", goes=2))
     for depth, row in islice(board.tree(), look.teams):
         indent = "  " * depth
         if isinstance(row, TeamRow):
@@ -118,11 +120,12 @@ def _teams(board: Board, look: Look) -> Grid:
         for model in row.models if look.is_wide else ():
             table.add_row(Line(f"{indent}  {_short(model.model)}"), *_numbers(model), *blank, Text())
     if len(board.teams) > 1:
-        fields = ("guaranteed", "used", "borrowed", "waiting", "queued_gpus", "idle")
-        sums = (exact_units(sum(getattr(team, each) for team in board.teams)) for each in fields)
-        guaranteed, used, borrowed, waiting, queued, idle = (Line(column_gpus(each), style="bold") for each in sums)
+        fields = ("guaranteed", "used", "preemptible", "beyond_share", "waiting", "idle")
+        sums = [exact_units(sum(getattr(team, each) for team in board.teams)) for each in fields]
+        sums.append(exact_units(sum(team.queued.gpus for team in board.teams)))
+        guaranteed, *held, idle, queued = (Line(column_gpus(each), style="bold") for each in sums)
         in_line = [*([idle] if has_idle else []), *([queued] if has_line else [])]
-        table.add_row(Line("total", style="bold"), guaranteed, Text(), used, borrowed, waiting, *in_line, Text())
+        table.add_row(Line("total", style="bold"), guaranteed, Text(), *held, *in_line, Text())
     return table
 
 
@@ -131,10 +134,11 @@ def _idle(gpus: Units) -> Text:
 
 
 def _line(team: TeamRow) -> Text:
-    """Return what the team's pods in line ask for, and how many they are."""
-    if not team.queued:
-        return Line("0")
-    return Line(f"{column_gpus(team.queued_gpus)} ({plural(team.queued, 'pod')})", style="yellow")
+    """Return what the team's pods in line ask for, and how many they are; those that are charged already apart."""
+    queued, starting = team.queued, team.starting
+    parts = [f"{column_gpus(queued.gpus)} ({plural(queued.pods, 'pod')})"] if queued.pods else []
+    parts += [f"{plural(starting.pods, 'pod')} charged"] if starting.pods else []
+    return Line(", ".join(parts) or "0", style="yellow" if parts else "")
 
 
 def _holders(team: TeamRow) -> Text:
@@ -143,13 +147,13 @@ def _holders(team: TeamRow) -> Text:
 
 def _numbers(row: TeamRow | DepartmentRow | ModelRow) -> list[Text]:
     is_full = not isinstance(row.limit, int) or row.used >= row.limit
-    borrowed = row.used - row.used_guaranteed if isinstance(row, ModelRow) else row.borrowed
-    waiting = "" if isinstance(row, ModelRow) else column_gpus(row.waiting)
+    beyond, waiting = ("", "") if isinstance(row, ModelRow) else map(column_gpus, (row.beyond_share, row.waiting))
     return [
         Line(column_gpus(row.guaranteed)),
         Line(format_limit(row.limit)),
         Line(column_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
-        Line(column_gpus(borrowed), style="yellow" if borrowed else ""),
+        Line(column_gpus(row.preemptible), style="yellow" if row.preemptible else ""),
+        Line(beyond),
         Line(waiting, style="yellow" if waiting not in {"", "0"} else ""),
     ]
 

@@ -62,7 +62,7 @@ class Options:
 
 @command(Options, epilog=_EXAMPLES)
 def usage(options: Options) -> None:
-    """Show GPU-hours: held guaranteed and borrowed, idle, waiting; and what was refused.
+    """Show GPU-hours: held guaranteed and preemptible, idle, waiting; and what was refused.
 
     Then what part of the GPUs and nodes was in use, and how long jobs waited by their size.
 

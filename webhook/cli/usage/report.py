@@ -66,7 +66,7 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     refused = (number("refused", goes=2), number("GPUs refused", goes=1))
     is_measured = report.total.held_idle is not None
     first = ("held idle",) if is_measured else ()
-    amounts = ("guaranteed", "borrowed", "idle", "waiting", "lost", "moved", "saved")
+    amounts = ("guaranteed", "preemptible", "idle", "waiting", "lost", "moved", "saved")
     table = Grid(report.by, *map(number, (*first, *amounts)), *refused)
     for each in (*report.usage[:limit], report.total):
         values = (*((each.held_idle,) if is_measured else ()), *_values(each))
@@ -81,7 +81,7 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
         "Refused: requests, and the GPUs that they asked for.",
     )
     if report.total.held_idle is not None:
-        held = report.total.guaranteed + report.total.borrowed
+        held = report.total.guaranteed + report.total.preemptible
         share = f"{report.total.held_idle / held:.1%} of what was held" if held else "nothing was held"
         screen.show(f"Held idle: GPUs of pods that did not use them, {share}.")
     if report.ratios.occupancy is not None:

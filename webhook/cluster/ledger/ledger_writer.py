@@ -18,7 +18,7 @@ from webhook.cluster.ledger.ledger_request import Asked, LedgerRequest
 from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
 from webhook.cluster.ledger.write_fence import WriteFence
 from webhook.cluster.ledger.write_pace import WritePace
-from webhook.core.explain.team_summary import TeamSummary, summary_of
+from webhook.core.explain.team_rows import DepartmentRow, TeamRow, ledger_row
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
@@ -172,7 +172,7 @@ class LedgerWriter:
     @property
     def is_outdated(self) -> bool:
         """Whether the object lists charges of pods that are confirmed or gone, or its status is outdated."""
-        status = team_ledger.status_of(self._summary(), in_flight=self.in_flight)
+        status = team_ledger.status_of(self._row(), in_flight=self.in_flight)
         return self._session.can_compact or self._status != status
 
     @property
@@ -357,8 +357,8 @@ class LedgerWriter:
         why = "other replicas kept writing" if self.is_safe else "this replica's view of the pods is behind"
         return Retry(Reason(Code.RACE_LOST, "the pod could not be charged in time, {why}: try again", {"why": why}))
 
-    def _summary(self) -> TeamSummary:
-        return summary_of(self.team, self._context.world)
+    def _row(self) -> TeamRow | DepartmentRow:
+        return ledger_row(self.team, self._context.world)
 
     # -- the object
 
@@ -367,7 +367,7 @@ class LedgerWriter:
         self._is_writing = True
         try:
             record, version = session.next_record(), session.version
-            written = await self._client.write(record, self._summary(), version=version, reader=self._reader)
+            written = await self._client.write(record, self._row(), version=version, reader=self._reader)
             self.observe(written)
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()

@@ -9,7 +9,7 @@ from typing import Final
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, RestoredError
 from webhook.cluster.api.live_pod import read_live_pod
-from webhook.core.explain.team_summary import TeamSummary
+from webhook.core.explain.team_rows import DepartmentRow, TeamRow
 from webhook.core.model.names import TeamName
 from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, LedgerRecord
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES, RecordReader, TeamLedger, decode, encode, object_name
@@ -63,11 +63,11 @@ class TeamLedgerClient:
         return self.size > MAX_LEDGER_BYTES // 2
 
     async def write(
-        self, record: LedgerRecord, summary: TeamSummary, *, version: int, reader: RecordReader
+        self, record: LedgerRecord, row: TeamRow | DepartmentRow, *, version: int, reader: RecordReader
     ) -> TeamLedger:
         """Replace the object at the version that was read, by this reader, or create it if that is 0."""
         method, path, verb = ("PUT", self._path, "update") if version else ("POST", PATH, "create")
-        body = encode(record, summary, version=version, reader=reader)
+        body = encode(record, row, version=version, reader=reader)
         action = f"{verb} {TEAM_LEDGERS}"
         if len(body) > MAX_LEDGER_BYTES:
             raise ApiError(f"cannot {action}: {len(body):,} bytes are too many", status=_TOO_LARGE)

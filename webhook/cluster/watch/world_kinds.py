@@ -28,9 +28,10 @@ from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.world.listed_charges import ListedCharges
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
-from webhook.kube.ledger.team_ledger import reclaiming
+from webhook.kube.ledger.team_ledger import TeamLedger, reclaiming
 from webhook.kube.nodes.nodes import to_node
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.existing_pods import to_resident
@@ -68,6 +69,17 @@ def world_kinds(world: World, *, pods: PodStore[Resident], lose: LosePod | None 
         ),
         *([failed_pods(world)] if lose is None else []),
     )
+
+
+def charges_kind(world: World) -> WatchedKind[TeamLedger]:
+    """Return the TeamLedgers, whose charges count in a world that is only read; without the right to them none does."""
+    charges = ListedCharges(world)
+    kind = ledger_kind(
+        lambda found: charges.set(found.metadata.name, found.record.flights),
+        remove=lambda name: charges.set(name, {}),
+        is_optional=True,
+    )
+    return replace(kind, handle=lambda found: found.metadata.name, needs_right=False)
 
 
 def failed_pods(world: World) -> WatchedKind[objects.Pod]:

@@ -17,7 +17,7 @@ from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import AMD_PARTITIONING, HELD, Toleration
-from webhook.core.model.statement import Resource, Statement
+from webhook.core.model.statement import Resource, Statement, compared
 from webhook.core.placement.rejecting_nodes import ClosedNode
 from webhook.core.world.world import World
 
@@ -290,8 +290,9 @@ def _too_much(demand: Demand, slots: int, where: Statement, world: World) -> Ite
     fleet, number = world.fleet, _number(slots)
     excessive = [(name, amount) for name, amount in demand.requests if not fleet.offering(name, amount, slots)]
     for name, amount in excessive:
-        facts = {"requested": Resource(name, amount), "nodes": number, "where": where}
-        if not (most := fleet.largest_amount(name, slots)):
+        requested, most = compared(name, amount, fleet.largest_amount(name, slots))
+        facts = {"requested": requested, "nodes": number, "where": where}
+        if not most.amount:
             yield Statement("{requested}, {nodes:node}{where}: none has any", facts)
             continue
         words = (
@@ -299,7 +300,7 @@ def _too_much(demand: Demand, slots: int, where: Statement, world: World) -> Ite
             if number > 1
             else "{requested}, the only node{where} has {most:bare}"
         )
-        yield Statement(words, {**facts, "most": Resource(name, most)})
+        yield Statement(words, {**facts, "most": most})
     if excessive:
         return
     if demand.per_device is not None:

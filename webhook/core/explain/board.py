@@ -4,70 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from fractions import Fraction
 
 from webhook.core.explain.idle_pods import IdlePods, idle_pods
 from webhook.core.explain.minimum_rows import MinimumRow, minimum_rows
 from webhook.core.explain.node_rows import DeviceGroup, HeldPart, NodeRow, node_row
+from webhook.core.explain.team_rows import DepartmentRow, TeamRow, department_rows, team_rows
 from webhook.core.explain.unusual_pods import UnusualPods, unusual_pods
-from webhook.core.model.amount import Limit, Units
-from webhook.core.model.names import PODS, DepartmentName, GpuModel, NodeName, ResourceName, TeamName
+from webhook.core.model.names import PODS, DepartmentName, GpuModel, NodeName, ResourceName
 from webhook.core.model.pod import Resident
-from webhook.core.model.policy import ReclaimRules, Team
+from webhook.core.model.policy import ReclaimRules
 from webhook.core.model.text import natural_sort_key
 from webhook.core.model.tier import Tier
-from webhook.core.quota.departments import DepartmentUsage
-from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRow:
-    """The share and usage of one GPU model, of a team or a department."""
-
-    model: GpuModel
-    guaranteed: int
-    limit: Limit
-    used: Units
-    used_guaranteed: Units
-
-
-@dataclass(frozen=True, slots=True)
-class TeamRow:
-    """A team's share and usage, in GPU units.
-
-    `used` is everything charged, `borrowed` the preemptible part of it, `waiting` the part of pods without a node.
-    `queued` are the pods that wait in line, which are not charged, and `queued_gpus` what they ask for. `idle` is what
-    pods hold and do not use.
-    """
-
-    name: TeamName
-    guaranteed: int
-    limit: Limit
-    used: Units
-    borrowed: Units
-    waiting: Units
-    holders: tuple[tuple[str, Units], ...]
-    models: tuple[ModelRow, ...] = ()
-    department: DepartmentName | None = None
-    queued: int = 0
-    queued_gpus: Units = 0
-    idle: Units = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DepartmentRow:
-    """A department's share and usage, in GPU units; `borrowed` is what its teams hold beyond its guaranteed share."""
-
-    name: DepartmentName
-    parent: DepartmentName | None
-    guaranteed: int
-    limit: Limit
-    used: Units
-    borrowed: Units
-    waiting: Units
-    weight: int | Fraction
-    models: tuple[ModelRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +70,14 @@ class Board:
 
 def shares_of(world: World, *, holders: int = 3) -> Board:
     """Return teams and departments alone; each team with its largest holders."""
-    departments = tuple(_department(usage) for usage in world.departments())
     idle = tuple(idle_pods(world))
     of_team = {each.team: each.gpus for each in idle}
-    teams = (replace(row, idle=of_team.get(row.name, 0)) for row in _teams(world, holders=holders))
-    return Board(tuple(teams), (), (), departments=departments, idle=idle)
+    teams = [
+        replace(row, idle=of_team.get(row.name, 0))
+        for row in team_rows(world, holders=holders)
+        if row.used or row.queued.pods or world.policy.team(row.name) is not None
+    ]
+    return Board(tuple(teams), (), (), departments=tuple(department_rows(world)), idle=idle)
 
 
 def board_of(world: World, *, holders: int = 3) -> Board:
@@ -143,52 +94,6 @@ def board_of(world: World, *, holders: int = 3) -> Board:
         free=tuple(_free(nodes, world)),
         unusual=tuple(unusual_pods(world)),
         minimums=tuple(minimum_rows(world)),
-    )
-
-
-def _department(usage: DepartmentUsage) -> DepartmentRow:
-    own = usage.department
-    models = (
-        ModelRow(model, share.guaranteed, share.limit, usage.model(model), usage.guaranteed_model(model))
-        for model, share in own.models.items()
-    )
-    return DepartmentRow(
-        own.name,
-        parent=own.parent,
-        guaranteed=own.gpus.guaranteed,
-        limit=own.gpus.limit,
-        used=usage.total,
-        borrowed=max(0, usage.total - own.gpus.guaranteed),
-        waiting=usage.waiting,
-        weight=own.weight,
-        models=tuple(models),
-    )
-
-
-def _teams(world: World, *, holders: int) -> Iterator[TeamRow]:
-    known = dict.fromkeys(team.name for team in world.policy.teams)
-    holding = (name for name, book in world.usage_by_team().items() if len(book))
-    others = sorted({*holding, *world.waiting.teams()} - known.keys())
-    for name in (*known, *others):
-        row = _team(world.policy.team(name) or Team(name), world.usage(name), holders=holders)
-        yield replace(row, queued=world.waiting.size(name), queued_gpus=world.waiting.gpus(name))
-
-
-def _team(team: Team, book: TeamUsage, *, holders: int) -> TeamRow:
-    models = tuple(
-        ModelRow(model, share.guaranteed, share.limit, book.model(model), book.guaranteed_model(model))
-        for model, share in team.models.items()
-    )
-    return TeamRow(
-        team.name,
-        guaranteed=team.gpus.guaranteed,
-        limit=team.gpus.limit,
-        used=book.total,
-        borrowed=book.preemptible,
-        waiting=book.waiting,
-        holders=tuple(book.largest_holders(holders)),
-        models=models,
-        department=team.departments[0].name if team.departments else None,
     )
 
 

@@ -13,13 +13,14 @@ from webhook.core.admission.old_pods import OldPods, old_pods
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejections
-from webhook.core.explain.candidates import Candidates, Exclusion, NodeSearch
+from webhook.core.admission.why_not import Cause, NodeRequest, WhyNot, why_not
+from webhook.core.explain.candidates import Candidates, Excluder, NodeSearch, excluders
 from webhook.core.explain.domains import DomainSteps, domain_steps
-from webhook.core.explain.obstacles import Excluder, excluders, obstacles
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Decision, Deny
 from webhook.core.model.demand import Demand, demand_of
 from webhook.core.model.names import Namespace, NodeName, PoolName, TeamName, User
+from webhook.core.model.node import Node
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Policy, Pool, Team
 from webhook.core.model.reason import Code
@@ -137,17 +138,15 @@ def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterato
     for pool in world.policy.pools or (WHOLE_CLUSTER,):
         if pool in allowed:
             constraints = world.pools.joined(pod.constraints, pool)
-            request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
+            peers = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
             avoided = world.rejecting_nodes.avoided(team.name, pod, world.fleet)
-            search = NodeSearch(
-                world.fleet,
+            request = NodeRequest(
                 pod.demand,
                 constraints,
-                tier,
-                keep_whole=world.policy.placement.keep_whole,
-                spread=evaluate_topology(request, world.fleet, world.pod_counts),
+                spread=evaluate_topology(peers, world.fleet, world.pod_counts),
                 avoided=avoided._replace(last=avoided.last | world.fleet.labels.discouraged(constraints)),
             )
+            search = NodeSearch(world.fleet, request, tier, keep_whole=world.policy.placement.keep_whole)
             yield PoolStep(pool, None, search.candidates(), _node_step(node, search, world, team.name))
         else:
             yield PoolStep(pool, _why_closed(pod, pool, team), None)
@@ -158,13 +157,19 @@ def _node_step(name: NodeName | None, search: NodeSearch, world: World, team: Te
     node = None if name is None else fleet.get(name)
     if node is None:
         return None
-    reasons = obstacles(fleet, node, search.demand, search.constraints, spread=search.spread)
-    if search.avoided.unused & fleet.bit(node.name):
-        reasons = (*reasons, f"{Exclusion.UNUSED}; Fairgate cannot see why")
-    elif search.avoided.closed & fleet.bit(node.name):
-        found = [each for each in world.rejecting_nodes.on(node.name) if each.is_for(team, search.demand)]
-        reasons = (*reasons, f"{rejections(found).text}: it is tried again later, by one pod at a time")
+    reasons = tuple(_text(each, node, search.request, world, team) for each in why_not(node, search.request, fleet))
     return NodeStep(node.name, reasons, None if reasons else search.place_of(node.name))
+
+
+def _text(found: WhyNot, node: Node, request: NodeRequest, world: World, team: TeamName) -> str:
+    match found.cause:
+        case Cause.UNUSED:
+            return f"{found.text}; Fairgate cannot see why"
+        case Cause.REJECTS:
+            closed = [each for each in world.rejecting_nodes.on(node.name) if each.is_for(team, request.demand)]
+            return f"{rejections(closed).text}: it is tried again later, by one pod at a time"
+        case _:
+            return found.text
 
 
 def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:

@@ -53,7 +53,8 @@ class QueueRow:
 
     `reason` says what it waits for, in numbers; `holders` hold most of that. `gates` are those of other controllers.
     `score` is how ranges as wide as its likely start came true, `earlier` how long the last pods like it waited, `said`
-    what its user said of its run, `replicas` those of its workload, where it has a minimum.
+    what its user said of its run, `replicas` those of its workload, where it has a minimum. `is_charged`: its turn has
+    come, and it keeps its gate until reclaim has made its room; it has no place then.
     """
 
     waiting: WaitingPod
@@ -67,6 +68,7 @@ class QueueRow:
     earlier: EarlierStarts | None = None
     said: Said | None = None
     replicas: Replicas | None = None
+    is_charged: bool = False
 
     @property
     def code(self) -> Code:
@@ -165,7 +167,8 @@ class QueueReader:
         pod, place = waiting.pod, self._places.get(waiting.uid)
         gpus = (self._world.with_claims(pod).demand if pod.needs_resolution else pod.demand).gpus
         replicas = self._world.minimums.of(pod.replica.workload)
-        row = QueueRow(waiting, gpus, written_reason(waiting), place, replicas=replicas)
+        is_charged = self._world.is_assumed(waiting.uid)
+        row = QueueRow(waiting, gpus, written_reason(waiting), place, replicas=replicas, is_charged=is_charged)
         if waiting.is_terminating:
             return replace(row, reason=_DELETED, start=_ENDS)
         if waiting.is_held:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from webhook.core.explain.obstacles import excluders
+from webhook.core.explain.candidates import excluders
 from webhook.core.life.pod_life import Stage
 from webhook.core.model.amount import Units
 from webhook.core.model.pod import Obstacle, Resident

@@ -153,7 +153,7 @@ def waits_for(code: Code, cause: Statement, *, place: int = 0) -> Reason:
     """Return the reason of a pod that waits in line for something; `place` is 0 where it is left out."""
     if not place:
         return Reason(code, "waits: {cause}", {"cause": cause})
-    return Reason(code, "waits: {cause}; {place:ordinal} in line", {"cause": cause, "place": place})
+    return Reason(code, "waits: {cause}; {place:place}", {"cause": cause, "place": place})
 
 
 def cause_of(reason: Reason) -> Statement:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.model.amount import Units, Unlimited, format_gpus, format_limit, gpus_text, parse_amount
 from webhook.core.model.names import HOST_PORT, ResourceName
-from webhook.core.model.text import amount_text, duration, ordinal, plural, plural_gpus, printable
+from webhook.core.model.text import amount_text, duration, place_text, plural, plural_gpus, printable
 
 Facts = Mapping[str, Any]
 """The facts of a statement by name: numbers, texts, amounts, resources, statements, and tuples of these."""
@@ -28,10 +28,26 @@ _UNLIMITED: Final = Unlimited.UNLIMITED
 
 
 class Resource(NamedTuple):
-    """An amount of a resource: written `nvidia.com/gpu 8`, or `memory 64Gi`."""
+    """An amount of a resource: written `nvidia.com/gpu 8`, or `memory 64Gi`.
+
+    `beside` is an amount in the same statement that would read the same where both are rounded.
+    """
 
     name: ResourceName
     amount: int
+    beside: int | None = None
+
+    @property
+    def amount_text(self) -> str:
+        """The amount for people."""
+        return amount_text(self.name, self.amount, beside=self.beside)
+
+
+def compared(name: ResourceName, one: int, other: int) -> tuple[Resource, Resource]:
+    """Return two amounts of a resource for one statement: where they differ, they read differently."""
+    if one == other or amount_text(name, one) != amount_text(name, other):
+        return Resource(name, one), Resource(name, other)
+    return Resource(name, one, other), Resource(name, other, one)
 
 
 class Statement(NamedTuple):
@@ -78,7 +94,7 @@ def _other(value: object) -> str:
 def _resource(resource: Resource) -> str:
     if resource.name.startswith(HOST_PORT):
         return resource.name
-    return f"{printable(resource[0])} {amount_text(*resource)}"
+    return f"{printable(resource.name)} {resource.amount_text}"
 
 
 _WRITTEN_BY_TYPE: Final[Mapping[type, Callable[[Any], str]]] = {
@@ -100,10 +116,10 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
     "GPUs": plural_gpus,
     "exact": format_gpus,
     "limit": format_limit,
-    "ordinal": ordinal,
+    "place": place_text,
     "duration": duration,
     "quoted": repr,
-    "bare": lambda resource: amount_text(*resource),
+    "bare": lambda resource: resource.amount_text,
     "and": _joined(" and "),
     ";": _joined("; "),
     ",": "{:,}".format,
@@ -189,7 +205,8 @@ def _encoded(value: object, how: str, nested: Callable[[Statement], dict[str, An
     if isinstance(value, Statement):
         return nested(value)
     if isinstance(value, Resource):
-        return {"resource": value.name, "amount": value.amount}
+        beside = {} if value.beside is None else {"beside": value.beside}
+        return {"resource": value.name, "amount": value.amount, **beside}
     if isinstance(value, tuple):
         return [_encoded(each, "", nested) for each in value]
     if isinstance(value, Unlimited):
@@ -237,7 +254,9 @@ class _Reader:
         if isinstance(value, dict):
             if "words" in value:
                 return self.statement(value, depth)
-            return Resource(ResourceName(str(value["resource"])), int(value["amount"]))
+            beside = value.get("beside")
+            name, amount = ResourceName(str(value["resource"])), int(value["amount"])
+            return Resource(name, amount, None if beside is None else int(beside))
         if how in _AMOUNTS:
             return _limit(str(value))
         if isinstance(value, str | int):

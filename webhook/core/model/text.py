@@ -24,11 +24,22 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def agreeing(count: int, one: str, more: str) -> str:
+    """Return the form of a verb that goes with a number."""
+    return one if count == 1 else more
+
+
 def ordinal(number: int) -> str:
     """Format a place in line: 1st, 2nd, 3rd, 11th."""
     tens, ones = divmod(number % 100, 10)
     suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
     return f"{number:,}{suffix}"
+
+
+def place_text(place: int, team: str = "", overall: int | None = None) -> str:
+    """Format a place in the line of a pod's team, and among all, in every text alike."""
+    of_team, of_all = f" of team {team}" if team else "", "" if overall is None else f", {ordinal(overall)} of all"
+    return f"{ordinal(place)} in line{of_team}{of_all}"
 
 
 def plural_gpus(units: Units) -> str:
@@ -42,9 +53,11 @@ def column_gpus(units: Units) -> str:
 
 
 def span(seconds: float) -> str:
-    """Format a length of time for a column, in the unit in which it is a number of some size."""
+    """Format a length of time, in the unit in which it is a number of some size; every age and wait is written so."""
+    if seconds < 2 * _MINUTE:
+        return f"{round(seconds)}s"
     if seconds < 2 * _HOUR:
-        return f"{max(1, round(seconds / _MINUTE))}m"
+        return f"{round(seconds / _MINUTE)}m"
     return f"{round(seconds / _HOUR)}h" if seconds < 2 * _DAY else f"{round(seconds / _DAY)}d"
 
 
@@ -89,19 +102,26 @@ def coarse_age(seconds: int) -> str:
     return f"{seconds // _HOUR}h" if seconds < _HOURS * _HOUR else f"{seconds // _DAY}d"
 
 
-def amount_text(resource: ResourceName, amount: int) -> str:
-    """Format an amount as in a manifest: cores of cpu, binary units of bytes, a number of everything else."""
+def amount_text(resource: ResourceName, amount: int, *, beside: int | None = None) -> str:
+    """Format an amount as in a manifest: cores of cpu, binary units of bytes, a number of everything else.
+
+    Bytes are rounded by at most a thousandth, and not at all where another amount `beside` it would read the same.
+    """
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-") or resource.endswith(" memory"):
-        return _bytes(amount)
+        rounded = _bytes(amount, thousandths=1)
+        is_same = beside is not None and beside != amount and _bytes(beside, thousandths=1) == rounded
+        return _bytes(amount, thousandths=0) if is_same else rounded
     return str(amount)
 
 
-def _bytes(amount: int) -> str:
+def _bytes(amount: int, *, thousandths: int) -> str:
+    """Return bytes in the largest unit of which it is some, to one decimal that is off by no more than so much."""
     for unit, size in _UNITS:
-        if amount >= size:
-            return f"{round(amount / size, 1):g}{unit}"
+        tenths = (20 * amount + size) // (2 * size)
+        if amount >= size and abs(tenths * size - 10 * amount) * 100 <= amount * thousandths:
+            return f"{tenths // 10}{f'.{tenths % 10}' if tenths % 10 else ''}{unit}"
     return str(amount)
 
 

@@ -49,7 +49,7 @@ class DepartmentUsage:
 
     @property
     def preemptible(self) -> Units:
-        """The borrowed units."""
+        """The units of pods that may be evicted."""
         return self.total - self.guaranteed
 
     def model(self, model: GpuModel) -> Units:

@@ -123,7 +123,7 @@ class TeamUsage:
 
     @property
     def preemptible(self) -> Units:
-        """The borrowed units."""
+        """The units of pods that may be evicted."""
         return self.total - self.guaranteed
 
     def user(self, user: User | None) -> Units:

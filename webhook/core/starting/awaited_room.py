@@ -17,7 +17,8 @@ from webhook.core.model.pod import NO_LABELS
 from webhook.core.model.selector import HELD
 from webhook.core.model.text import plural_gpus
 from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.starting.charged_in_line import demand_charged, resumed
+from webhook.core.starting.charged_in_line import resumed
+from webhook.core.world.listed_charges import demand_charged, kept_for
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -126,7 +127,7 @@ class AwaitedRoom:
             del self._pods[uid]
             return
         each.seen = waiting
-        keeps = next((node for hold in reversed(waiting.holds) if (node := free.held.get(hold)) is not None), None)
+        keeps = kept_for(waiting, free.held)
         each.node, each.is_held = keeps or each.flight.node, keeps is not None
         if keeps is not None:
             each.without_since = now

@@ -9,12 +9,12 @@ from webhook.core.admission.domain_rules import place_of_node
 from webhook.core.admission.node_choice import choice_of_node, in_domain
 from webhook.core.admission.pools import allowed_pools
 from webhook.core.model.decision import Admit, NodeChoice
-from webhook.core.model.demand import Demand
 from webhook.core.model.policy import Mode
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import HELD, Toleration
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.world.listed_charges import demand_charged
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -46,9 +46,3 @@ def resumed(waiting: WaitingPod, flight: InFlightCharge, world: World, *, has_ro
     reason = Reason(code, "charged to team {team}", {"team": charge.team})
     requested = pod.requested_tier
     return Admit(charge, demand, choice, reason, world.policy.hash, requested_tier=requested)
-
-
-def demand_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) -> Demand:
-    """Return what a waiting pod is charged for: a ledger does not say which of its resources are devices."""
-    asked = world.with_claims(waiting.pod).demand
-    return asked if asked.gpus == flight.charge.gpus else flight.pod.demand

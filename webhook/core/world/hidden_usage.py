@@ -12,6 +12,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.quota.team import HIDDEN, is_hidden
 from webhook.core.world.anonymous_world import AnonymousWorld
+from webhook.core.world.listed_charges import assume_listed, assume_marked
 from webhook.core.world.world import World
 
 ANY: Final = HIDDEN
@@ -32,20 +33,22 @@ class Totals(NamedTuple):
 class Unnamed(NamedTuple):
     """What stands for the pods and nodes that a viewer may not list: the sums of teams, and the anonymous world.
 
-    `left` is what pods deleted by force left, which no list of pods shows.
+    `charges` are those that ledgers list, None where these may not be read.
     """
 
     totals: tuple[Totals, ...] = ()
     world: AnonymousWorld | None = None
-    left: tuple[InFlightCharge, ...] = ()
+    charges: tuple[InFlightCharge, ...] | None = ()
 
     def fill(self, world: World) -> None:
         """Add it to a world with all that the viewer may list. Raises ValueError as AnonymousWorld.fill does.
 
         The sums are newer than the anonymous world: its pods beyond them have ended since, or have a name by now.
         """
-        for flight in self.left:
-            world.assume(flight)
+        if self.charges is None:
+            assume_marked(world)
+        else:
+            assume_listed(world, self.charges)
         if self.world is not None:
             self.world.fill(world)
             for each in self.totals:

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.model.amount import Units
 from webhook.core.model.counts import add_to, drop_member
@@ -59,6 +59,13 @@ class WaitingPod:
         return not (self.is_held or self.is_terminating or self.problem)
 
 
+class InLine(NamedTuple):
+    """Some waiting pods of a team: their number, and the GPU units that their containers ask for."""
+
+    pods: int
+    gpus: Units
+
+
 class WaitingPods:
     """Waiting pods by UID and by team, and those that were let in and are not seen yet.
 
@@ -83,6 +90,7 @@ class WaitingPods:
         self._expected: OrderedDict[Uid, tuple[TeamName, int]] = OrderedDict()  # the first to expire first
         self._expected_of: dict[TeamName, int] = {}
         self._keeping: dict[TeamName, dict[Uid, Units]] = {}
+        self._charged: dict[TeamName, dict[Uid, Units]] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -136,6 +144,16 @@ class WaitingPods:
         """Return the GPU units that the containers of a team's waiting pods ask for."""
         return self._gpus.get(team, 0)
 
+    def charged(self, team: TeamName) -> InLine:
+        """Return those of a team's waiting pods that are charged: they keep their gate while their room is made."""
+        charged = self._charged.get(team, _NO_UNITS)
+        return InLine(len(charged), sum(charged.values()))
+
+    def uncharged(self, team: TeamName) -> InLine:
+        """Return those of a team's waiting pods that wait for their turn."""
+        charged = self.charged(team)
+        return InLine(self.size(team) - charged.pods, self.gpus(team) - charged.gpus)
+
     def kept(self, team: TeamName) -> Units:
         """Return the GPU units for which a team's waiting pods keep room."""
         return sum(self._keeping.get(team, _NO_UNITS).values())
@@ -176,8 +194,10 @@ class WaitingPods:
     def keep_room(self, uid: Uid) -> None:
         """Keep the room that a pod is to have now: it changed, or was charged, or its charge ended."""
         if (pod := self._pods.get(uid)) is not None:
-            keeps = pod.keeps_room and pod.has_turn and not self.is_charged(uid)
+            is_charged = self.is_charged(uid)
+            keeps = pod.keeps_room and pod.has_turn and not is_charged
             self._keep(pod.team, uid, pod.pod.demand.gpus if keeps else 0)
+            _set_units(self._charged, pod.team, uid, pod.pod.demand.gpus if is_charged else 0)
 
     def discard(self, uid: Uid) -> None:
         """Remove a pod that no longer waits; one that does not wait changes nothing."""
@@ -206,6 +226,7 @@ class WaitingPods:
     def _remove(self, pod: WaitingPod) -> None:
         del self._pods[pod.uid]
         self._keep(pod.team, pod.uid, 0)
+        _set_units(self._charged, pod.team, pod.uid, 0)
         self._gpus[pod.team] -= pod.pod.demand.gpus
         drop_member(self._by_team, pod.team, pod.uid)
         if pod.team not in self._by_team:
@@ -215,14 +236,20 @@ class WaitingPods:
             drop_member(self._by_gang, pod.pod.gang.id, pod.uid)
 
     def _keep(self, team: TeamName, uid: Uid, gpus: Units) -> None:
-        keeping = self._keeping.get(team, _NO_UNITS)
-        if keeping.get(uid, 0) == gpus:
-            return
-        if gpus:
-            self._keeping[team] = {**keeping, uid: gpus}
-        else:
-            drop_member(self._keeping, team, uid)
-        self.on_kept(team)
+        if _set_units(self._keeping, team, uid, gpus):
+            self.on_kept(team)
+
+
+def _set_units(index: dict[TeamName, dict[Uid, Units]], team: TeamName, uid: Uid, gpus: Units) -> bool:
+    """Set the units of a pod, 0 for none; return whether they changed."""
+    found = index.get(team, _NO_UNITS)
+    if found.get(uid, 0) == gpus:
+        return False
+    if gpus:
+        index[team] = {**found, uid: gpus}
+    else:
+        drop_member(index, team, uid)
+    return True
 
 
 _NO_UNITS: Final[dict[Uid, Units]] = {}

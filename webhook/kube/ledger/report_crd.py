@@ -80,7 +80,7 @@ def _schema() -> _Json:
             "omitted": {**text, "description": "What is left out."},
         },
     }
-    hours = ("guaranteed", "borrowed", "idle", "waiting", "lost", "moved", "saved", "refusedGpus", "heldIdle")
+    hours = ("guaranteed", "preemptible", "idle", "waiting", "lost", "moved", "saved", "refusedGpus", "heldIdle")
     amounts = {key: {"type": "number"} for key in hours}
     team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
     period = {

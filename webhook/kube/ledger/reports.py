@@ -143,7 +143,7 @@ class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     name: str
     guaranteed: float = 0.0
-    borrowed: float = 0.0
+    preemptible: float = 0.0
     idle: float | None = None
     waiting: float = 0.0
     lost: float = 0.0

@@ -5,7 +5,7 @@ all entries. They are one atomic list, and managedFields is sent as one empty en
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from hashlib import sha256
 from typing import Final, NamedTuple, TypeVar
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from webhook.core.explain.team_summary import TeamSummary
+from webhook.core.explain.team_rows import DepartmentRow, TeamRow
 from webhook.core.model.amount import format_gpus, format_limit, parse_amount
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
@@ -105,15 +105,18 @@ class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part for display, in GPUs; `in_flight` is the number of entries, `queued` that of pods in line."""
+    """The part for display, in GPUs: `used` is everything charged.
+
+    `in_flight` is the number of entries, `queued` that of pods in line.
+    """
 
     team: str
     guaranteed: str = ""
     limit: str = ""
     used: str = ""
     reserved: str = ""
-    borrowed: str = ""
     preemptible: str = ""
+    beyond_share: str = ""
     waiting: str = ""
     in_flight: int = 0
     queued: int = 0
@@ -150,10 +153,9 @@ def reclaiming(found: TeamLedger) -> dict[Uid, InFlightCharge]:
     return {entry.uid: _flight(entry, TeamName(entry.team or found.team)) for entry in entries}
 
 
-def left_by_deleted(found: object) -> dict[Uid, InFlightCharge]:
-    """Return what pods deleted by force left, of a TeamLedger as JSON. Raises ValueError."""
-    ledger = msgspec.convert(found, TeamLedger)
-    return {uid: flight for uid, flight in ledger.record.flights.items() if flight.is_left}
+def charges_of(found: object) -> Mapping[Uid, InFlightCharge]:
+    """Return the charges that a TeamLedger as JSON lists. Raises ValueError."""
+    return msgspec.convert(found, TeamLedger).record.flights
 
 
 class RecordReader:
@@ -219,7 +221,9 @@ def decode(body: bytes) -> TeamLedger:
     return _decoder.decode(body)
 
 
-def encode(record: LedgerRecord, summary: TeamSummary, *, version: int, reader: RecordReader | None = None) -> bytes:
+def encode(
+    record: LedgerRecord, row: TeamRow | DepartmentRow, *, version: int, reader: RecordReader | None = None
+) -> bytes:
     """Return a TeamLedger that replaces the object at this resourceVersion, or a new one if that is 0.
 
     `reader` is that of the object before.
@@ -227,12 +231,12 @@ def encode(record: LedgerRecord, summary: TeamSummary, *, version: int, reader: 
     moves, entry = record.moves, (reader or RecordReader()).entry
     return _encoder.encode(
         _Written(
-            metadata=_Metadata(object_name(summary.team), str(version) if version else ""),
-            status=status_of(summary, in_flight=len(record.flights)),
+            metadata=_Metadata(object_name(row.ledger), str(version) if version else ""),
+            status=status_of(row, in_flight=len(record.flights)),
             ledger=Ledger(
                 folded=str(record.folded),
                 turn=record.turn,
-                in_flight=[entry(flight, summary.team) for flight in record.flights.values()],
+                in_flight=[entry(flight, row.ledger) for flight in record.flights.values()],
                 epoch=moves.epoch or UNSET,
                 home=moves.home or UNSET,
                 left=dict(moves.left) or UNSET,
@@ -242,21 +246,21 @@ def encode(record: LedgerRecord, summary: TeamSummary, *, version: int, reader: 
     )
 
 
-def status_of(summary: TeamSummary, *, in_flight: int) -> Status:
-    """Return a summary for display."""
+def status_of(row: TeamRow | DepartmentRow, *, in_flight: int) -> Status:
+    """Return a row for display."""
     return Status(
-        team=summary.team,
-        guaranteed=format_gpus(summary.guaranteed),
-        limit=format_limit(summary.limit),
-        used=format_gpus(summary.used),
-        reserved=format_gpus(summary.reserved),
-        borrowed=format_gpus(summary.borrowed),
-        preemptible=format_gpus(summary.preemptible),
-        waiting=format_gpus(summary.waiting),
+        team=row.ledger,
+        guaranteed=format_gpus(row.guaranteed),
+        limit=format_limit(row.limit),
+        used=format_gpus(row.used),
+        reserved=format_gpus(row.reserved),
+        preemptible=format_gpus(row.preemptible),
+        beyond_share=format_gpus(row.beyond_share),
+        waiting=format_gpus(row.waiting),
         in_flight=in_flight,
-        queued=summary.queued,
-        queued_gpus=format_gpus(summary.queued_gpus) if summary.queued else "",
-        lingering=format_gpus(summary.lingering) if summary.lingering else "",
+        queued=row.queued.pods,
+        queued_gpus=format_gpus(row.queued.gpus) if row.queued.pods else "",
+        lingering=format_gpus(row.lingering) if row.lingering else "",
     )
 
 

@@ -12,8 +12,8 @@ _COLUMNS: Final = (
     ("Limit", "limit"),
     ("Used", "used"),
     ("Reserved", "reserved"),
-    ("Borrowed", "borrowed"),
     ("Preemptible", "preemptible"),
+    ("Beyond share", "beyondShare"),
     ("Waiting", "waiting"),
 )
 """For display, in GPUs. The team's name comes first, since the object's name may be escaped."""

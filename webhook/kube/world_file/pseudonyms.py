@@ -14,10 +14,12 @@ from string import ascii_lowercase
 from typing import Any, Final, TypeVar
 
 from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.policy import Policy
 from webhook.core.model.selector import NODE_NAME_FIELD
+from webhook.core.quota.ledger_moves import department_of
 from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
+from webhook.kube.ledger.team_ledger import object_name
 from webhook.kube.objects import keys
 from webhook.kube.pod.replicas import revision_of
 from webhook.kube.pod.unbound import without_names
@@ -164,10 +166,46 @@ class Pseudonyms:
             metadata["labels"] = self._labels(labels)
         if isinstance(metadata.get("annotations"), Mapping):
             metadata["annotations"] = self._annotations(metadata["annotations"])
+        if kind == keys.TEAM_LEDGER:
+            return made | self._ledger(found)
         for part in ("spec", "status") if kind != "CustomResourceDefinition" else ():
             if isinstance(found.get(part), Mapping):
                 made[part] = self._walk(found[part])
         return made
+
+    def _team(self, name: object) -> str:
+        """Return a team's name, which policy has, or a department's; another is that of a namespace that is gone."""
+        name = str(name)
+        return name if name in self.kept.teams or department_of(TeamName(name)) is not None else self.of("team", name)
+
+    def _ledger(self, found: Json) -> dict[str, Any]:
+        """Return the content of a TeamLedger with pseudonyms."""
+        team = self._team((found.get("status") or {}).get("team", ""))
+        entries = (found.get("ledger") or {}).get("inFlight") or ()
+        return {
+            "metadata": {"name": object_name(TeamName(team))},
+            "status": {"team": team},
+            "ledger": {"inFlight": [self._entry(each) for each in entries if isinstance(each, Mapping)]},
+        }
+
+    def _entry(self, entry: Json) -> dict[str, Any]:
+        """Return a charge with pseudonyms; the identity of a gang follows from names, and is left out."""
+        made = {key: value for key, value in entry.items() if key != "gang"}
+        made |= {"ns": self.namespace(entry.get("ns", "")), "name": self.of("pod", entry.get("name", ""))}
+        kinds = {"uid": "uid", "user": "user", "node": "node", "bound": "node"}
+        made |= {key: self.of(kind, entry[key]) for key, kind in kinds.items() if entry.get(key) is not None}
+        labels = entry.get("labels")
+        made |= {"labels": self._labels(labels)} if isinstance(labels, Mapping) else {}
+        made |= {"team": self._team(entry["team"])} if entry.get("team") else {}
+        if entry.get("owner"):
+            kind, _, name = str(entry["owner"]).partition("/")
+            made["owner"] = f"{kind}/{self._owner({'kind': kind, 'name': name}, {})}"
+        if isinstance(entry.get("claims"), list):
+            made["claims"] = ["/".join(map(self._claim_part, str(each).split("/"))) for each in entry["claims"]]
+        return made
+
+    def _claim_part(self, name: str) -> str:
+        return self.of("resourceclaim", name)
 
     def _owner(self, owner: Json, labels: Json) -> str:
         """Return the pseudonym of a controller, which still names its Deployment, or its workload of an operator."""

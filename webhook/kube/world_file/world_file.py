@@ -19,9 +19,11 @@ from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.reclaim.reclaim_pod import Disruption
+from webhook.core.world.listed_charges import assume_listed, assume_marked
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.input_error import InputError
+from webhook.kube.ledger.team_ledger import TeamLedger
 from webhook.kube.nodes import autoscalers, volumes
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
@@ -63,7 +65,8 @@ class WorldFile:
 
     `waiting` are the pods that wait in line, `ended` those that asked for GPUs. `outcomes` are what kubelets did with
     pods, ended ones included. `autoscaling` says which autoscalers of nodes the cluster has, `scalings` what scales
-    workloads, by namespace and name. `budgets` are those of pods, which reclaim reads.
+    workloads, by namespace and name. `budgets` are those of pods, which reclaim reads. `ledgers` list the charges that
+    no pod shows yet.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -82,6 +85,7 @@ class WorldFile:
     taint_rules: list[tuple[str, TaintRule]] = field(default_factory=list)
     groups: list[dra.PodGroup] = field(default_factory=list)
     budgets: list[Disruption] = field(default_factory=list)
+    ledgers: list[TeamLedger] = field(default_factory=list)
 
     @property
     def taken_at(self) -> int:
@@ -104,6 +108,10 @@ class WorldFile:
             world.set_pod(pod)
         for waiting in self.waiting:
             world.set_waiting(waiting)
+        if self.ledgers:
+            assume_listed(world, (flight for each in self.ledgers for flight in each.record.flights.values()))
+        else:
+            assume_marked(world)
         for volume in self.bound_volumes:
             world.fleet.labels.set_volume(volume.name, volume.claim, volume.terms)
         for outcome in self.outcomes:
@@ -182,6 +190,7 @@ _KINDS: Final = {
         ("PodGroup", keys.GROUPS_API, dra.PodGroup),
         ("PodDisruptionBudget", keys.BUDGET_API, disruptions.DisruptionBudget),
         ("LimitRange", keys.CORE_API, _Kept),
+        (keys.TEAM_LEDGER, keys.OWN_API, TeamLedger),
     )
 }
 _head_decoder: Final = msgspec.json.Decoder(_Head)
@@ -225,6 +234,9 @@ class _Found:
                 world.budgets.append(disruptions.to_disruption(found))
             case dra.PodGroup():
                 world.groups.append(found)
+            case TeamLedger():
+                found.record  # noqa: B018 - a malformed one raises ValueError here, where its place is known
+                world.ledgers.append(found)
             case _:
                 self._keep_device(found)
 
@@ -371,6 +383,7 @@ def _duplicates(found: WorldFile, where: str) -> Iterator[str]:
         "DeviceTaintRule": [name for name, _ in found.taint_rules],
         "PodGroup": [f"{each.metadata.namespace}/{each.metadata.name}" for each in found.groups],
         "PodDisruptionBudget": [f"{each.namespace}/{each.name}" for each in found.budgets],
+        keys.TEAM_LEDGER: [each.metadata.name for each in found.ledgers],
     }
     for kind, names in named.items():
         for name, times in Counter(names).items():

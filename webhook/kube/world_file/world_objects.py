@@ -47,6 +47,9 @@ SAVED_KINDS: Final = (
 )
 """What a file has besides: of a live cluster these are read where they are needed."""
 
+LEDGERS: Final = WorldKind(keys.TEAM_LEDGER, keys.OWN_API, f"/apis/{keys.OWN_API}/{keys.TEAM_LEDGERS}")
+"""The charges that no pod shows yet; read after the pods, of which each may have become one meanwhile."""
+
 FAILED_PODS: Final = WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase=Failed")
 """Pods that failed: of these a world keeps those that their nodes rejected."""
 
@@ -164,6 +167,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "status": dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), _ALL),
     },
     "LimitRange": {**_HEAD, "spec": {"limits": _ALL}},
+    keys.TEAM_LEDGER: {**_HEAD, "status": {"team": _ALL}, "ledger": {"inFlight": _ALL}},
     volumes.KIND: {
         **_HEAD,
         "spec": {"claimRef": {"namespace": _ALL, "name": _ALL}, "nodeAffinity": _ALL},

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from webhook.core.model.text import ordinal
+from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
+from webhook.core.model.text import place_text, span
 from webhook.kube.reclaim.holds import rfc3339
+from webhook.page.views.teams import line_text
 
 _PACKAGE: Final = "webhook.page.http"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 class StaticFile:
@@ -43,8 +44,10 @@ class Templates:
         self._environment.filters["age"] = age_since
         self._environment.filters["exact"] = rfc3339
         self._environment.filters["middle"] = middle
-        self._environment.filters["ordinal"] = ordinal
+        self._environment.filters["place"] = place_text
         self._environment.filters["gpus"] = gpus
+        self._environment.filters["units"] = units
+        self._environment.filters["line"] = line_text
 
     def render(self, name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes values of every type
         """Return a page."""
@@ -61,15 +64,11 @@ def middle(name: str, longest: int = 44) -> str:
     return name if len(name) <= longest else f"{name[: longest // 2]}…{name[-(longest // 2 - 1) :]}"
 
 
+def units(amount: Limit | Units) -> str:
+    """Return an amount in GPU units, or a limit."""
+    return format_limit(amount) if isinstance(amount, Unlimited) else gpus_text(amount)
+
+
 def gpus(number: float) -> str:
     """Return a number of GPUs, to a hundredth."""
     return f"{round(number, 2):,}"
-
-
-def span(seconds: int) -> str:
-    """Return a length of time in one unit."""
-    if seconds < 2 * _MINUTE:
-        return f"{seconds} s"
-    if seconds < 2 * _HOUR:
-        return f"{seconds // _MINUTE} min"
-    return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} d"

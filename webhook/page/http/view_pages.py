@@ -313,9 +313,9 @@ def _day_of(number: int, rows: Sequence[ShareRow], days: Mapping[str, Sequence[P
     """Return the last day of a team; of a department that of the teams below it, which follow it in the tree."""
     row = rows[number]
     if row.is_team:
-        return days.get(row.name, ())
+        return days.get(row.of.name, ())
     below = takewhile(lambda each: each.depth > row.depth, rows[number + 1 :])
-    return summed(days.get(each.name, ()) for each in below if each.is_team)
+    return summed(days.get(each.of.name, ()) for each in below if each.is_team)
 
 
 def _page(rows: Sequence[Any], request: web.Request) -> tuple[int, list[Any]]:

@@ -13,14 +13,14 @@ import msgspec
 
 from webhook.cluster.watch.kinds import ALIVE, FAILED_PODS
 from webhook.cluster.watch.watched_kind import WatchedKind
-from webhook.cluster.watch.world_kinds import world_kinds
+from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.world.world import World
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.pod.run_times import to_run
 from webhook.kube.workloads.scalers import SCALERS
-from webhook.kube.world_file.world_objects import WORLD_KINDS
+from webhook.kube.world_file.world_objects import LEDGERS, WORLD_KINDS
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.kept_objects import path_of
 from webhook.page.views import decisions
@@ -30,14 +30,16 @@ COMPONENTS: Final = ("fairgate", "fairgate-evictor")
 """The sources of Fairgate's Events."""
 
 _HEADS: Final = {
-    each.path.rpartition("/")[2]: {"apiVersion": each.api_version, "kind": each.kind} for each in WORLD_KINDS
+    each.path.rpartition("/")[2]: {"apiVersion": each.api_version, "kind": each.kind}
+    for each in (*WORLD_KINDS, LEDGERS)
 }
 
 
 def page_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:
     """Return what the page watches of the world, kept in `state`."""
     world = state.world
-    return tuple(_kept(kind, state) for kind in world_kinds(world, pods=world))
+    kinds = (*world_kinds(world, pods=world), charges_kind(world))
+    return tuple(_kept(kind, state) for kind in kinds)
 
 
 def _kept(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
@@ -127,7 +129,7 @@ def _touched_by(name: str, state: ClusterState) -> Callable[[str, str], None]:
     def touched(path: str, team: str) -> None:
         if name == "nodes":
             state.touch(NodeName(path))
-        elif name == SCALERS or (name == "namespaces" and team == _team(name, path, state.world)):
+        elif name in {SCALERS, keys.TEAM_LEDGERS} or (name == "namespaces" and team == _team(name, path, state.world)):
             state.touch()
         elif name in {"priorityclasses", "persistentvolumes"}:
             return  # no row shows them

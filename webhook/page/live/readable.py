@@ -44,7 +44,7 @@ _OF_NAMESPACES: Final = frozenset(
     }
 )
 _OF_NODES: Final = frozenset({"Node", "ResourceSlice", "DeviceTaintRule"})
-_OF_ALL: Final = frozenset({"PersistentVolume"})
+_OF_ALL: Final = frozenset({"PersistentVolume", "TeamLedger"})
 """Kinds that name objects of all namespaces."""
 
 

@@ -25,7 +25,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 class MapPod(msgspec.Struct, array_like=True, frozen=True):
     """A pod with GPUs on a node. `since` is when it was created in seconds of Unix time, 0 where that is not known.
 
-    All but `borrowed` are empty where the viewer may not see it.
+    All but `preemptible` are empty where the viewer may not see it.
     """
 
     namespace: str
@@ -34,7 +34,7 @@ class MapPod(msgspec.Struct, array_like=True, frozen=True):
     user: str
     since: int
     team: str
-    borrowed: bool
+    preemptible: bool
 
 
 class MapDevice(msgspec.Struct, array_like=True, frozen=True):
@@ -77,7 +77,7 @@ class MapRow(msgspec.Struct, frozen=True):
 
 
 _REJECTS: Final = "rejects pods"  # without the teams: not every viewer may know them
-_HIDDEN: Final = MapPod("", "", "", "", 0, "", borrowed=False)
+_HIDDEN: Final = MapPod("", "", "", "", 0, "", preemptible=False)
 _FEW: Final = 64
 _encoder: Final = msgspec.json.Encoder()
 
@@ -121,7 +121,7 @@ def _pods(with_gpus: Iterable[Resident], row: NodeRow) -> Iterator[MapPod]:
         part = allocated.get(f"{pod.namespace}/{pod.name}")
         if part is not None:
             owner = f"{pod.owner.kind}/{pod.owner.name}" if pod.owner is not None else ""
-            is_borrowed = part.tier is Tier.PREEMPTIBLE
+            is_preemptible = part.tier is Tier.PREEMPTIBLE
             yield MapPod(
                 namespace=pod.namespace,
                 name=pod.name,
@@ -129,7 +129,7 @@ def _pods(with_gpus: Iterable[Resident], row: NodeRow) -> Iterator[MapPod]:
                 user=pod.user or "",
                 since=pod.created,
                 team=part.team,
-                borrowed=is_borrowed,
+                preemptible=is_preemptible,
             )
 
 

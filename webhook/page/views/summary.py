@@ -1,4 +1,4 @@
-"""The cluster in a few numbers: what is in use, borrowed, free, held and waited for, and what fits now. Pure."""
+"""The cluster in a few numbers: what is in use, preemptible, free, held and waited for, and what fits now. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Shares(NamedTuple):
     """The GPUs of a cluster as a bar, in percent: what is left is on closed nodes, or does not count."""
 
     guaranteed: int
-    borrowed: int
+    preemptible: int
     held: int
     free: int
 
@@ -28,7 +28,7 @@ class Summary(NamedTuple):
     """
 
     used: str
-    borrowed: str
+    preemptible: str
     pods_in_line: str
     gpus_in_line: str
     waiting: str
@@ -45,12 +45,13 @@ def summary_of(world: World, teams: Iterable[TeamName], models: Sequence[GpuInve
     usages = [(world.usage(team), team) for team in teams]
     waiting = sum(usage.waiting for usage, _ in usages)
     used = sum(usage.total for usage, _ in usages) - waiting
-    borrowed = sum(usage.preemptible for usage, _ in usages)
+    lines = [world.waiting.uncharged(team) for _, team in usages]
+    preemptible = sum(usage.preemptible for usage, _ in usages)
     found = Summary(
         used=_text(used),
-        borrowed=_text(borrowed),
-        pods_in_line=plural(sum(world.waiting.size(team) for _, team in usages), "pod"),
-        gpus_in_line=_text(sum(world.waiting.gpus(team) for _, team in usages)),
+        preemptible=_text(preemptible),
+        pods_in_line=plural(sum(line.pods for line in lines), "pod"),
+        gpus_in_line=_text(sum(line.gpus for line in lines)),
         waiting=_text(waiting) if waiting else "",
     )
     if not models:
@@ -59,7 +60,7 @@ def summary_of(world: World, teams: Iterable[TeamName], models: Sequence[GpuInve
         sum(getattr(each, name) for each in models) for name in ("capacity", "free", "held", "closed")
     )
     sizes = sorted(((each.largest, each.model or each.resource) for each in models if each.largest), reverse=True)
-    parts = (max(0, used - borrowed), min(used, borrowed), held, free)
+    parts = (max(0, used - preemptible), min(used, preemptible), held, free)
     return found._replace(
         capacity=_text(capacity),
         free=_text(free),

@@ -1,12 +1,15 @@
-"""Teams and departments as rows of text and of shares of a bar. Pure."""
+"""Teams and departments as a viewer may see them, with their bars. Pure."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from webhook.core.explain.board import DepartmentRow, TeamRow, shares_of
+from webhook.core.explain.board import shares_of
 from webhook.core.explain.idle_pods import idle_pods
 from webhook.core.explain.minimum_rows import MinimumRow, minimum_rows
-from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_limit, gpus_text
+from webhook.core.explain.team_rows import DepartmentRow, TeamRow, UsageRow
+from webhook.core.model.amount import ONE_GPU, Unlimited, gpus_text
 from webhook.core.model.names import UNASSIGNED, TeamName
+from webhook.core.model.text import plural_gpus
 from webhook.core.world.world import World
 from webhook.page.views.viewer import Viewer
 
@@ -14,28 +17,24 @@ _PERCENT = 100
 
 
 class Bar(NamedTuple):
-    """A bar in percent of its length: guaranteed and borrowed use, and where the guaranteed share ends."""
+    """A bar in percent of its length: guaranteed and preemptible use, and where the guaranteed share ends."""
 
     guaranteed: int
-    borrowed: int
+    preemptible: int
     share: int
 
 
 class ShareRow(NamedTuple):
-    """One team or department in words, and its bar. `depth` is how many departments are above it."""
+    """A team or a department as the viewer may see it, and its bar. `depth` is how many departments are above it."""
 
-    name: str
     depth: int
-    is_team: bool
-    guaranteed: str
-    limit: str
-    used: str
-    borrowed: str
-    waiting: str
-    idle: str
-    queued: str
-    holders: tuple[tuple[str, str], ...]
+    of: TeamRow | DepartmentRow
     bar: Bar
+
+    @property
+    def is_team(self) -> bool:
+        """Whether it is a team."""
+        return isinstance(self.of, TeamRow)
 
 
 def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareRow]:
@@ -48,9 +47,10 @@ def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareR
     for depth, row in shares_of(world, holders=holders).tree():
         if isinstance(row, TeamRow):
             if own is None or row.name in own:
-                rows.append(_team(row, depth, viewer))
+                seen = tuple([each for each in row.holders if viewer.sees(each[0].partition("/")[0])])
+                rows.append(ShareRow(depth if own is None else 0, replace(row, holders=seen), _bar(row)))
         elif own is None:
-            rows.append(_department(row, depth))
+            rows.append(ShareRow(depth, row, _bar(row)))
     return rows
 
 
@@ -87,46 +87,16 @@ def own_teams(world: World, viewer: Viewer) -> set[TeamName]:
     return teams - {UNASSIGNED}
 
 
-def _team(row: TeamRow, depth: int, viewer: Viewer) -> ShareRow:
-    seen = (each for each in row.holders if viewer.sees(each[0].partition("/")[0]))
-    return ShareRow(
-        row.name,
-        depth if viewer.sees_all_pods else 0,
-        is_team=True,
-        guaranteed=gpus_text(row.guaranteed),
-        limit=_limit(row.limit),
-        used=gpus_text(row.used),
-        borrowed=gpus_text(row.borrowed),
-        waiting=gpus_text(row.waiting),
-        idle=gpus_text(row.idle),
-        queued=f"{row.queued} ({gpus_text(row.queued_gpus)} GPUs)" if row.queued else "0",
-        holders=tuple((name, gpus_text(gpus)) for name, gpus in seen),
-        bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),
-    )
+def line_text(row: TeamRow) -> str:
+    """Return the pods in line of a team, and what they ask for; those that are charged already apart."""
+    queued, starting = row.queued, row.starting
+    parts = [f"{queued.pods} ({plural_gpus(queued.gpus)})"] if queued.pods else []
+    return ", ".join([*parts, *([f"{starting.pods} charged"] if starting.pods else [])]) or "0"
 
 
-def _department(row: DepartmentRow, depth: int) -> ShareRow:
-    return ShareRow(
-        row.name,
-        depth,
-        is_team=False,
-        guaranteed=gpus_text(row.guaranteed),
-        limit=_limit(row.limit),
-        used=gpus_text(row.used),
-        borrowed=gpus_text(row.borrowed),
-        waiting=gpus_text(row.waiting),
-        idle="",
-        queued="",
-        holders=(),
-        bar=_bar(row.guaranteed, row.limit, row.used, row.borrowed),
-    )
-
-
-def _limit(limit: Limit) -> str:
-    return format_limit(limit) if isinstance(limit, Unlimited) else gpus_text(limit)
-
-
-def _bar(guaranteed: int, limit: Limit, used: Units, borrowed: Units) -> Bar:
+def _bar(row: UsageRow) -> Bar:
     """Return a bar whose end is the limit; where there is none, the larger of share and use."""
-    end = max(guaranteed, used, ONE_GPU) if isinstance(limit, Unlimited) else max(limit, used, ONE_GPU)
-    return Bar(*(int(each * _PERCENT / end) for each in (used - borrowed, borrowed, guaranteed)))
+    most = max(row.used, ONE_GPU)
+    end = max(row.guaranteed if isinstance(row.limit, Unlimited) else row.limit, most)
+    parts = (row.used - row.preemptible, row.preemptible, row.guaranteed)
+    return Bar(*(int(each * _PERCENT / end) for each in parts))

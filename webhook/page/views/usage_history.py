@@ -15,7 +15,7 @@ class Point(NamedTuple):
 
     at: int
     used: float
-    borrowed: float
+    preemptible: float
 
 
 class UsageHistory(Protocol):
@@ -56,7 +56,7 @@ def summed(teams: Iterable[Sequence[Point]]) -> list[Point]:
     found: dict[int, Point] = {}
     for point in chain.from_iterable(teams):
         before = found.get(point.at, Point(point.at, 0.0, 0.0))
-        found[point.at] = Point(point.at, before.used + point.used, before.borrowed + point.borrowed)
+        found[point.at] = Point(point.at, before.used + point.used, before.preemptible + point.preemptible)
     return [found[at] for at in sorted(found)]
 
 

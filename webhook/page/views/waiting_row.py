@@ -102,6 +102,9 @@ class WaitingReport(msgspec.Struct, rename="camel"):
         int | None, msgspec.Meta(description="replicas that its workload is to keep; null where nothing says so")
     ] = None
     minimum_ready: Annotated[int | None, msgspec.Meta(description="its workload's pods that are ready")] = None
+    charged: Annotated[
+        bool, msgspec.Meta(description="its turn has come: it is charged, and keeps its gate until its room is free")
+    ] = False
 
 
 def waiting_report(row: QueueRow) -> WaitingReport:
@@ -128,6 +131,7 @@ def waiting_report(row: QueueRow) -> WaitingReport:
         stated_run_time=None if row.said is None else StatedReport(*row.said),
         minimum=None if row.replicas is None else row.replicas.minimum,
         minimum_ready=None if row.replicas is None else row.replicas.ready,
+        charged=row.is_charged,
     )
 
 
@@ -213,7 +217,7 @@ def _waits(report: WaitingReport, now: int) -> str:
 
 
 COLUMNS: Final = (
-    Column("place", lambda row, _: _place(row.place), is_number=True),
+    Column("place", lambda row, _: "charged" if row.charged else _place(row.place), is_number=True),
     Column("in team", lambda row, _: _place(row.place_in_team), is_number=True),
     Column("pod", lambda row, _: f"{row.namespace}/{row.name}", is_pod=True),
     Column("team", lambda row, _: row.team),

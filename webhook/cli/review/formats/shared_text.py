@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from webhook.cli.formatting import age, plural, plural_gpus
+from webhook.cli.formatting import plural, plural_gpus, span
 from webhook.cli.review.results import OUTCOMES, WORDS, PodGroup, Review, WorkloadResult, WorldFacts
 from webhook.core.model.text import printable
 
@@ -34,7 +34,7 @@ def world(facts: WorldFacts) -> str:
     """Return a line with the world of the review, its age and size."""
     source = {
         "empty": "no world: limits only, with nothing used and unlimited capacity",
-        "file": f"world {facts.name}, {age(facts.age_seconds or 0)} old",
+        "file": f"world {facts.name}, {span(facts.age_seconds or 0)} old",
         "cluster": f"the live cluster of {facts.name}",
     }[facts.source]
     size = "" if facts.source == "empty" else f": {plural(facts.nodes, 'node')}, {plural(facts.pods, 'pod')}"

@@ -1,4 +1,4 @@
-// Paints GPUs on a canvas: a team's color solid where guaranteed, hatched where borrowed, by part where shared; its
+// Paints GPUs on a canvas: a team's color solid where guaranteed, hatched where preemptible, by part where shared; its
 // letters on the first GPU of each pod, and a faint gap between the GPUs of one pod.
 
 const COLORS = 12;
@@ -89,15 +89,15 @@ function paintDevice({ pen, device, row, x, y, cell, palette, looks, before, isD
   const own = alone(device);
   const joined = own >= 0 && own === before ? 1 : 0; // the gap to the GPU before, which the same pod has
   for (const [number, pieces] of device.parts) {
-    const [, , , , , team, isBorrowed] = row.pods[number];
+    const [, , , , , team, isPreemptible] = row.pods[number];
     const color = looks.colorOf(team);
     const bottom = y + cell - (used / device.pieces) * cell;
     const height = Math.max(1, (pieces / device.pieces) * cell - (device.pieces > 1 ? 0.5 : 0));
     pen.globalAlpha = isDimmed || looks.isTeamDimmed(team) ? DIMMED : 1;
-    pen.fillStyle = isBorrowed ? palette.hatched[color] : palette.teams[color];
+    pen.fillStyle = isPreemptible ? palette.hatched[color] : palette.teams[color];
     pen.fillRect(x - joined, bottom - height, cell + joined, height);
     used += pieces;
-    if (isBorrowed && own >= 0) frame(pen, palette.teams[color], x - joined, y, cell + joined, cell, joined);
+    if (isPreemptible && own >= 0) frame(pen, palette.teams[color], x - joined, y, cell + joined, cell, joined);
   }
   pen.globalAlpha = JOINT;
   pen.fillStyle = palette.ground;
@@ -110,7 +110,7 @@ function paintDevice({ pen, device, row, x, y, cell, palette, looks, before, isD
   pen.globalAlpha = 1;
 }
 
-/** The edges of a borrowed GPU: above, below, and at the left of the first of a pod. */
+/** The edges of a preemptible GPU: above, below, and at the left of the first of a pod. */
 function frame(pen, color, x, y, wide, tall, isJoined) {
   pen.fillStyle = color;
   pen.fillRect(x, y, wide, 1);

@@ -122,12 +122,12 @@ function describe({ row, cells }, index) {
   const isWhole = device.pieces === 1 && device.gpus === 1;
   const state = row.state ? ` (${row.state})` : row.held ? " (held for reclaim)" : "";
   const found = device.parts.map(([number, pieces]) => {
-    const [namespace, name, owner, user, since, team, isBorrowed] = row.pods[number];
+    const [namespace, name, owner, user, since, team, isPreemptible] = row.pods[number];
     if (!name) return "not shown to you: in use or free";
     const of = isWhole ? "" : `, ${gpus(pieces)}`;
     const by = [owner, user].filter(Boolean).join(", ");
     const from = since ? `, since ${new Date(since * 1000).toLocaleString()}` : "";
-    return `${namespace}/${name}, team ${team}, ${isBorrowed ? "borrowed" : "guaranteed"}${of}${by ? `, of ${by}` : ""}${from}`;
+    return `${namespace}/${name}, team ${team}, ${isPreemptible ? "preemptible" : "guaranteed"}${of}${by ? `, of ${by}` : ""}${from}`;
   });
   if (free) found.push(isWhole ? "free" : `${gpus(free)} free`);
   return `${row.node}${state}, ${device.resource} ${index + 1} of ${cells.length}: ${found.join("; ")}`;

@@ -3,14 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, node, requirement, resident, world
-from webhook.core.explain.obstacles import obstacles
+from webhook.core.admission.why_not import NodeRequest, why_not
 from webhook.core.model.labels import pack
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint
 from webhook.core.model.topology import SpreadRule
-from webhook.core.peers.topology_filter import NO_SPREAD, TopologyRequest, evaluate_topology
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 
 A100 = {"model": "A100"}
 TAINTS = (
@@ -22,7 +24,11 @@ TAINTS = (
 
 def obstacles_of(one, asked=None, constraints=NO_CONSTRAINTS, held=0):
     place = world(nodes=[one], residents=[resident(held, node="n")] if held else [])
-    return obstacles(place.fleet, one, asked or demand(4), constraints, spread=NO_SPREAD)
+    return texts(one, NodeRequest(asked or demand(4), constraints), place)
+
+
+def texts(one, request, place):
+    return tuple(each.text for each in why_not(one, request, place.fleet))
 
 
 @pytest.mark.parametrize(
@@ -72,15 +78,53 @@ def test_all_obstacles_are_listed():
     assert found == (
         "it is not ready",
         "it is cordoned",
-        "the pod asks for 200 cpu, it has 64 in all",
-        "the pod asks for 4 nvidia.com/gpu, it has 2 in all",
+        "the pod asks for cpu 200, the node has 64",
+        "the pod asks for nvidia.com/gpu 4, the node has 2",
     )
 
 
-def test_memory_is_in_gib_and_missing_resources_are_named():
-    found = obstacles_of(node("n"), demand(1, memory=1 << 60))
-    assert any(each.startswith("the pod asks for 1.07e+09 GiB of memory") for each in found)
-    assert obstacles_of(node("n"), demand(1, **{"example.com/nic": 1})) == ("it offers no example.com/nic",)
+@pytest.mark.parametrize(
+    ("has", "asked", "want"),
+    [
+        pytest.param(2013 << 30, 2 << 40, "the pod asks for memory 2Ti, the node has 2013Gi", id="another unit"),
+        pytest.param(500 << 30, 600 << 30, "the pod asks for memory 600Gi, the node has 500Gi", id="one unit"),
+        pytest.param(
+            1_056_270_164 << 10,
+            1_056_270_200 << 10,
+            "the pod asks for memory 1056270200Ki, the node has 1056270164Ki",
+            id="the same when rounded",
+        ),
+    ],
+)
+def test_amounts_that_differ_read_differently(has, asked, want):
+    assert obstacles_of(node("n", memory=has), demand(1, memory=asked)) == (want,)
+
+
+def test_missing_resources_are_named():
+    assert obstacles_of(node("n"), demand(1, **{"example.com/nic": 1})) == ("the node has no example.com/nic",)
+
+
+@given(
+    st.integers(1, 9),
+    st.lists(
+        st.tuples(st.integers(0, 9), st.booleans(), st.sampled_from(["", HELD, "other"]), st.integers(0, 9)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_a_node_has_no_cause_where_the_decision_may_place_a_pod(asked, rows):
+    nodes = [
+        replace(
+            node(f"n{number}", gpus=gpus, is_ready=is_ready),
+            taints=(Taint(key, Effect.NO_SCHEDULE, "x"),) if key else (),
+        )
+        for number, (gpus, is_ready, key, _) in enumerate(rows)
+    ]
+    residents = [resident(row[3], uid=f"u{number}", node=f"n{number}") for number, row in enumerate(rows) if row[3]]
+    place = world(nodes=nodes, residents=residents)
+    free = place.fleet.with_room(demand(asked), place.fleet.matching(NO_CONSTRAINTS) & place.fleet.open_bits)
+    for each in nodes:
+        assert bool(texts(each, NodeRequest(demand(asked)), place)) != bool(free & place.fleet.bit(each.name))
 
 
 def test_other_pods_are_the_last_cause():
@@ -92,12 +136,12 @@ def test_other_pods_are_the_last_cause():
         TopologyRequest("team-a", {"app": "web"}, (rule,), NO_CONSTRAINTS), place.fleet, place.pod_counts
     )
     want = ("too many matching pods in its zone",)
-    assert obstacles(place.fleet, nodes[0], demand(1), NO_CONSTRAINTS, spread=spread) == want
-    assert obstacles(place.fleet, nodes[1], demand(1), NO_CONSTRAINTS, spread=spread) == ()
+    request = NodeRequest(demand(1), spread=spread)
+    assert (texts(nodes[0], request, place), texts(nodes[1], request, place)) == (want, ())
 
 
 @pytest.mark.parametrize(("offered", "asked"), [(0, 4), (7, 8)])
 def test_devices_that_are_not_offered_now_are_named(offered, asked):
     one = node("n", gpus=offered, at_best={GPU: 8})
-    want = f"the pod asks for {asked} nvidia.com/gpu, it offers {offered} of 8 now"
+    want = f"the pod asks for nvidia.com/gpu {asked}, the node offers {offered} of 8 now"
     assert obstacles_of(one, demand(asked)) == (want,)
