@@ -30,16 +30,17 @@ $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then
 ```
 - Do not use `--reuse-values`: it leaves out the defaults of new values.
 - **A broken policy changes nothing.** A Job runs `fairgate policy check` first (`policyCheck`). Its log has the
-  problems: `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. `fairgate policy diff` says [what an edit would
-  do](../../docs/looking.md#a-policy-and-a-cluster).
+  problems: `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. `fairgate policy diff` says
+  [what an edit would do](../../docs/looking.md#a-policy-and-a-cluster).
 - **No restart is needed.** Pods read an edit within about a minute, and the leader updates the webhooks
   ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)). So it is with `existingPolicyConfigMap`.
 
 ## What helm does to the cluster
-- **Installing**: webhooks begin with `Ignore`; the leader sets `Fail` once a server answers. Tools that compare objects
-  must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and `namespaceSelector` of the webhook configurations.
-- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`): a Job first takes Fairgate out of the cluster
-  ([each step](../../docs/operations.md#uninstalling)). The history's volumes stay.
+- **Installing**: webhooks begin with `Ignore`; the leader sets `Fail` once a server answers. Tools that compare
+  objects must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and `namespaceSelector` of the webhook
+  configurations.
+- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`): a Job first takes Fairgate out of the
+  cluster ([each step](../../docs/operations.md#uninstalling)). The history's volumes stay.
 - **From `kubectl apply` to Helm**: add `--take-ownership` to the first `helm install`.
 
 ## Values

@@ -29,11 +29,12 @@ _TYPES: Final = {"string": "text", "integer": "number", "number": "number", "boo
 def kinds(text: str) -> str:
     """Return the page of kinds with its first table as the rows of the code are."""
     rows = "".join(
-        f"| `{row.kind.kind}` | {f'`{row.kind.group}`' if row.kind.group else 'core'} | {', '.join(row.versions)} "
-        f"| {'yes' if row.kind.is_gang else 'no'} | {row.description} |\n"
+        f"| `{kind.kind}`{', gang' if kind.is_gang else ''} | {kind.group or 'core'}/{','.join(row.versions)} "
+        f"| {row.description} |\n"
         for row in BUILT_IN
+        for kind in [row.kind]
     )
-    return _first_table(text, "| kind | group | versions | gang | pods |\n|---|---|---|---|---|\n" + rows)
+    return _first_table(text, "| kind | versions | pods |\n|---|---|---|\n" + rows)
 
 
 def packages(text: str) -> str:
