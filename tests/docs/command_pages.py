@@ -113,7 +113,8 @@ def _section(path: tuple[str, ...], command: click.Command, shared: list[tuple[s
         options,
         also and f"Also: {also}.",
     ]
-    return "\n\n".join(filter(None, [*parts, *_epilog(command.epilog or "")])) + "\n"
+    epilog = _epilog(command.epilog or "") if path[1:] else ()  # that of the program lists its commands
+    return "\n\n".join(filter(None, [*parts, *epilog])) + "\n"
 
 
 def _records(command: click.Command) -> list[tuple[str, str]]:
