@@ -104,7 +104,7 @@ def _union(options: list[Json]) -> str:
     text = str(options)
     if not options:
         return ""
-    marks = {"(h|m|s)": "duration", "%": "percentage", "/[1-9]": "GPUs"}
+    marks = {"exclusiveMinimum": "number above 0", "(h|m|s)": "duration", "%": "percentage", "/[1-9]": "GPUs"}
     kind = next((kind for mark, kind in marks.items() if mark in text), "amount")
     return f"{kind} or `unlimited`" if "unlimited" in text else kind
 
