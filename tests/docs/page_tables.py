@@ -44,7 +44,7 @@ def packages(text: str) -> str:
     rows = "".join(
         f"| `{path.parent.relative_to(pages.ROOT)}/` | {' '.join(doc.split())} |\n"
         for path, doc in documented.items()
-        if doc and path.parts[-3] != "cli" and path.parts[-2] != "formats"
+        if doc and "cli" not in path.parts[-4:-2] and not {"page", "simulation", "server"} & {path.parts[-3]}
     )
     return _first_table(text, "| package | does |\n|---|---|\n" + rows)
 
