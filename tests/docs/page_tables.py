@@ -71,6 +71,7 @@ def _rows(spec: Json, prefix: str = "") -> Iterator[str]:
         of_many = found.get("type") == "array" or (prefix == "" and field == "models")
         if inner is None or of_many or prefix.count(".") > 1:
             meaning = found.get("description") or (inner and inner.get("description")) or ""
+            meaning = re.sub(r"[;.] [Oo]r the word unlimited", "", meaning)  # its type says it
             kind = _kind(found, is_required=field in spec.get("required", ()))
             yield f"| `{prefix}{field}` | {kind} | {meaning.replace('|', chr(92) + '|')} |\n"
         if inner is not None and field != "models":
