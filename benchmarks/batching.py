@@ -10,6 +10,10 @@ Each is measured with kube-scheduler's stock configuration, and without default 
 signs no pod. Pods are created while kube-scheduler is paused, so it has all of them in its queue. Prints medians of
 rounds in turning order: CPU of kube-scheduler and of the API server per pod, its own time for an attempt, and how often
 a ranking was used again. Run it from the repository's root: `python benchmarks/batching.py --rounds 3`.
+
+The figures of docs/adr/0022-not-built.md are those of
+    python benchmarks/batching.py --nodes 200 --pods 160 --burst 20
+    python benchmarks/batching.py --nodes 200 --gpus 1 --pods 240 --burst 40
 """
 
 import argparse

@@ -4,6 +4,9 @@ A decision is one full call of /mutate without network and event loop: decode, t
 It is compared with `json.loads` of the same 9.5 KB body, alternating in the same run, because machines differ and
 drift. Ten pods run on each node; before each decision one pod ends and another is created, so that no cached answer
 applies.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/decide.py --calls 3000
 """
 
 import argparse

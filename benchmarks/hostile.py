@@ -8,6 +8,9 @@ machine: compare them with those without an attack, in the first line. Then conn
 the evictor and the page (`hostile_connections.py`).
 
     python -m benchmarks.hostile --nodes 1000
+
+The figures of docs/benchmarks.md are those of
+    python -m benchmarks.hostile --nodes N
 """
 
 import argparse

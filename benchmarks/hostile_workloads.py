@@ -5,6 +5,9 @@ Alone it measures the processor time of the turns of the event loop that they ta
 hardly lengthens: in this process, the least of three, at the speed of an idle machine (`tests/attacks/crowd.py`).
 
     python -m benchmarks.hostile_workloads --nodes 1000
+
+The figures of docs/benchmarks.md are those of
+    python -m benchmarks.hostile_workloads --nodes 1000
 """
 
 import argparse

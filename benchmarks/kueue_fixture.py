@@ -13,6 +13,10 @@ that waits for a limit is soon no longer passed by smaller ones.
 Prints a Markdown table: pods per second from the first creation until the last is bound, the mean seconds from creation
 until a pod is bound by class, and turns of the server's event loop over 50 ms by what ran.
 Run it from the repository's root: `python benchmarks/kueue_fixture.py --config baseline`.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/kueue_fixture.py --config baseline
+    python benchmarks/kueue_fixture.py --config large-scale
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@
 patch without resourceVersion adds the charges of a batch and drops those that were seen, and a CEL rule in the CRD
 rejects a sum over the limit. Requests come at a fixed rate, spread over the writers; a charge is seen 30 ms after its
 answer, and its pod ends at once, so that both objects hold only charges in flight.
+
+The figures of docs/adr/0022-not-built.md are those of
+    python benchmarks/ledger_paths.py
 """
 
 import argparse

@@ -5,6 +5,11 @@ The trace is simulated twice on each Nth node, so that pods wait. The second tim
 waiting pods came are stopped at: each is forecast as `fairgate queue` would do it, from pods that ended before.
 With --users N, each team has N users, among which its tasks are dealt. With --stated SIGMA they state their run times:
 the true ones times a lognormal number with this standard deviation; --liars PART of them always state one second.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/likely_start.py --trace FILE --nodes FILE --every 120 --seed 0
+    python benchmarks/likely_start.py --trace FILE --nodes FILE --every 120 --seed 0 --users 10 --sample 100 \
+        --stated 0.5 --liars 0.2
 """
 
 import argparse

@@ -8,6 +8,9 @@
            another node has. Losses: the first choice of a pod; the sixteen neighbors by name around it; 5 % of all
            nodes at random. Fallbacks are the next best nodes (`near`), or the next best one and distant ones (`far`).
 Run it from the repository's root: `python benchmarks/list_length.py --works stranded --trials 100`.
+
+The figures of docs/adr/0003-node-list.md are those of
+    python benchmarks/list_length.py --works stranded --trials 100
 """
 
 import argparse

@@ -16,6 +16,11 @@ Expected run times are medians of earlier tasks of the same user and size; the e
 owners and its 95th percentile of rises within the same time, over the last four weeks. Waits, in hours, are those of
 the borrowing team alone, in all tries of a task; `first` are those until its first start. `late` is how much later a
 task ends than if it had started at once: waits and lost work.
+
+The figures of docs/adr/0022-not-built.md are those of
+    python benchmarks/loans.py --seeds 10 11 12
+    python benchmarks/loans.py --trace FILE --nodes FILE --every 120 --seeds 0 --owners 0.6 --borrowers 0.4 \
+        --checkpoint 3600
 """
 
 import argparse

@@ -5,6 +5,9 @@ are refused at the limit, and delete pods to create others. Prints a line every 
 present pods and what it caches is there after a minute; memory that grows from then on is kept without need.
 
     python -m benchmarks.memory --seconds 300
+
+The figures of docs/benchmarks.md are those of
+    python -m benchmarks.memory --seconds 200
 """
 
 import argparse

@@ -3,6 +3,9 @@
 The first picture of the map, also over 10 Mbit/s; the paint of one changed node, and the time from its change to its
 picture; a line of waiting pods until its table is there, and until its likely starts are. Goals: a first picture within
 2 s, a paint within 100 ms. Run it from the repository's root: `python benchmarks/page.py`; $CHROMIUM names the browser.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/page.py
 """
 
 import argparse

@@ -4,6 +4,9 @@ Run it from the repository's root: `python benchmarks/queue_order.py`. Fills the
 of ten users a team, and measures the processor time of one change: a pod is added; a pod ended, so that one starts and
 the next one does not; a pod ended, and nothing may start because of room, or because of the limits of all teams. `odd
 sizes`: no room, and no two pods are alike. `judged` is how many entries the caller was asked about.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/queue_order.py --changes 20
 """
 
 import argparse

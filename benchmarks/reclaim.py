@@ -19,6 +19,14 @@ Fake pods end at once, so these times contain no grace period. Run it from the r
 `--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`,
 `--works bare hero --nodes 512`, `--works trim --nodes 500` and
 `--works floor jobs free --nodes 500 --pods 4000 --queue`.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/reclaim.py --nodes 50 --pods 200
+    python benchmarks/reclaim.py --works one gang jobs free --nodes 500 --pods 4000 --gang 512
+    python benchmarks/reclaim.py --works whole --nodes 128
+    python benchmarks/reclaim.py --works bare hero --nodes 512
+    python benchmarks/reclaim.py --works trim --nodes 500
+    python benchmarks/reclaim.py --works floor jobs free --queue
 """
 
 import argparse

@@ -6,6 +6,10 @@ Run it from the repository's root: `python benchmarks/reclaim_plan.py`. `--works
 `exact`  the fixture by which KAI-Scheduler measures over-eviction: N nodes of 8 GPUs, all borrowed by pods of one GPU
          that started together, and a pod of 8; and what follows from it: borrowers of several sizes, two waiting pods,
          a waiting gang of 16, borrowers in gangs. `fewest` is the fewest evictions that there can be.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/reclaim_plan.py --works sizes --nodes 5000
+    python benchmarks/reclaim_plan.py --works exact
 """
 
 import argparse

@@ -9,6 +9,12 @@ Each run has a new control plane. Systems take turns, and another begins in each
 says so. Prints a Markdown table; medians over the rounds, with the range. Kueue and Volcano are built from their Go
 modules the first time that they are named, which takes some 12 minutes on two cores. Run it from the repository's
 root: `python benchmarks/rivals.py --work jobs --systems stock,fairgate,kueue,volcano`.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/rivals.py --work jobs --jobs 4000 --nodes 500 --seconds 30
+    python benchmarks/rivals.py --work gangs --jobs 1000 --gangs 50 --nodes 100 --seconds 30
+    python benchmarks/rivals.py --work departments --nodes 125 --timeout 240
+    python benchmarks/rivals.py --work queue-releases --jobs 60 --nodes 8 --per-second 20
 """
 
 import argparse

@@ -13,6 +13,9 @@ over the rounds, with the range; CPU is that of a profile of the harness. The ha
 first time: about 10 minutes on two cores. Take more nodes than pods: stock spreads small ones, and pods of eight GPUs
 then find no free node. Run it from the repository's root:
 `python -m benchmarks.scheduler_perf --nodes 5000 --pods 2000`.
+
+The figures of docs/benchmarks.md are those of
+    python -m benchmarks.scheduler_perf --cases CASE --nodes 5000 --pods N
 """
 
 import argparse

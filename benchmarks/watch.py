@@ -8,6 +8,9 @@ One API server of the benchmark, over HTTP in a separate process, serves all fol
 then `fairgate serve` decides over TLS at a fixed rate: while nothing changes, and during 2,000 events a second and
 endless relists. Run it from the repository's root: `python benchmarks/watch.py`; the size of the goals is
 `--nodes 5000 --pods 50000`, and takes some minutes.
+
+The figures of docs/benchmarks.md are those of
+    python benchmarks/watch.py --rounds 1 --nodes 1000 --pods 5000
 """
 
 import argparse

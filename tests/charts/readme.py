@@ -28,30 +28,20 @@ $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then
     --set-file policy=policy.yaml
 $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then-reuse-values --set enforce=warn
 ```
-- `--reset-then-reuse-values` keeps what you have set and uses the chart's defaults for all other values. Do not use
-  `--reuse-values`: it leaves out the defaults of values that are new in the chart.
-- **A broken policy changes nothing.** Before helm installs or upgrades, a Job runs `fairgate policy check` with the
-  image of the release (`policyCheck`). If it fails, so does helm, and the problems are in its log:
-  `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. Run the same check yourself
-  first: `fairgate policy check policy.yaml`, and `fairgate policy diff` for [what an edit would do to running
-  pods](../../docs/looking.md#a-policy-and-a-cluster).
-- **No restart is needed.** The policy is a ConfigMap. Pods read an edit of it within about a minute; the leader then
-  updates the conditions of the webhooks ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)).
-- With **an existing ConfigMap** (`existingPolicyConfigMap`), edit that with `kubectl apply` or GitOps. A broken edit is
-  rejected, the last good policy stays in force, and the alert `FairgatePolicyRefused` fires.
+- Do not use `--reuse-values`: it leaves out the defaults of new values.
+- **A broken policy changes nothing.** A Job runs `fairgate policy check` first (`policyCheck`). Its log has the
+  problems: `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. `fairgate policy diff` says
+  [what an edit would do](../../docs/looking.md#a-policy-and-a-cluster).
+- **No restart is needed.** Pods read an edit within about a minute, and the leader updates the webhooks
+  ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)). So it is with `existingPolicyConfigMap`.
 
 ## What helm does to the cluster
-- **Installing**: no webhook fails closed before a server answers. The webhooks that will (`failurePolicy: Fail`) are
-  installed with `Ignore`, and the leader sets `Fail` once it is ready and the API server has its CA. Tools that compare
-  the rendered objects with the live ones must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and
-  `namespaceSelector` of the webhook configurations.
-- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`): before helm deletes anything, a Job
-  (`uninstall`) deletes webhooks and guards, lets go the pods in line, opens held nodes, stops the servers, and deletes
-  what helm would leave: definitions (which helm lists as kept), Leases, the Secret with the certificates. [Each
-  step](../../docs/operate.md#uninstalling). The history's volumes stay. `helm template` does not print the Job, as
-  it would uninstall where it is applied; `--api-versions fairgate.dev/uninstall` does.
-- **From `kubectl apply` to Helm**: objects of `fairgate manifests` have the same names. Add `--take-ownership` to the
-  first `helm install`.
+- **Installing**: webhooks begin with `Ignore`; the leader sets `Fail` once a server answers. Tools that compare
+  objects must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and `namespaceSelector` of the webhook
+  configurations.
+- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`): a Job first takes Fairgate out of the
+  cluster ([each step](../../docs/operate.md#uninstalling)). The history's volumes stay.
+- **From `kubectl apply` to Helm**: add `--take-ownership` to the first `helm install`.
 
 ## Values
 | value | default | meaning |

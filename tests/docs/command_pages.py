@@ -82,8 +82,10 @@ def pages() -> dict[str, str]:
     """Return every page by its name."""
     found = list(_commands(("fairgate",), main))
     times = Counter(record for _, command in found for record in _records(command))
-    most = dict(reversed([(option, (option, text)) for (option, text), _ in times.most_common()]))
-    shared = [record for record, number in times.items() if number >= _SHARED_BY and most[record[0]] == record]
+    most = {record[0].split()[0]: record for record, _ in reversed(times.most_common())}
+    shared = [
+        record for record, number in times.items() if number >= _SHARED_BY and most[record[0].split()[0]] == record
+    ]
     commands = "\n".join(_section(path, command, shared) for path, command in found)
     schemas = {f"{name}.schema.json": f"{json.dumps(schema_of(data), indent=2)}\n" for name, data in _DATA.items()}
     return {"cli.md": f"{_HEAD}{_options(shared)}\n\n{commands}", "codes.md": _codes()} | schemas
@@ -113,7 +115,8 @@ def _section(path: tuple[str, ...], command: click.Command, shared: list[tuple[s
         options,
         also and f"Also: {also}.",
     ]
-    return "\n\n".join(filter(None, [*parts, *_epilog(command.epilog or "")])) + "\n"
+    epilog = _epilog(command.epilog or "") if path[1:] else ()  # that of the program lists its commands
+    return "\n\n".join(filter(None, [*parts, *epilog])) + "\n"
 
 
 def _records(command: click.Command) -> list[tuple[str, str]]:

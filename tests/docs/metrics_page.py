@@ -44,10 +44,13 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
   series on each replica, and one for each kind of decision.
 - With `--world` there are no metrics of watches, ledger writes and leader. Those of CAs require `--certs-secret`.
 - Not listed: `process_*` of the Prometheus client, and `_created` series of counters.
-
-| metric | type | labels | of | meaning |
-|---|---|---|---|---|
 """
+_TABLE: Final = "| metric | type | meaning |\n|---|---|---|\n"
+_SECTIONS: Final = {
+    "Server": [Component.SERVER],
+    "Evictor": [Component.EVICTOR],
+    "Both": [Component.SERVER, Component.EVICTOR],
+}
 _TEAM: Final = TeamName("vision")
 _MODEL: Final = GpuModel("H100")
 _NODE: Final = NodeName("gpu-0")
@@ -79,13 +82,19 @@ def page() -> str:
     for component, metrics in ((Component.SERVER, server()), (Component.EVICTOR, evictor())):
         for each in _rows(metrics.registry):
             rows.setdefault(each, []).append(component)
-    ours = ((each, components) for each, components in rows.items() if each.name.startswith("fairgate_"))
-    return _HEAD + "".join(f"{_line(each, components)}\n" for each, components in ours)
+    return _HEAD + "".join(
+        f"\n## {title}\n{_TABLE}{''.join(_line(row) for row, of in rows.items() if of == components and _is_ours(row))}"
+        for title, components in _SECTIONS.items()
+    )
 
 
-def _line(each: _MetricRow, components: list[Component]) -> str:
-    labels = ", ".join(f"`{label}`" for label in each.labels) or "none"
-    return f"| `{each.name}` | {each.type} | {labels} | {', '.join(components)} | {each.meaning} |"
+def _is_ours(row: _MetricRow) -> bool:
+    return row.name.startswith("fairgate_")
+
+
+def _line(row: _MetricRow) -> str:
+    labels = f"{{{','.join(row.labels)}}}" if row.labels else ""
+    return f"| `{row.name}{labels}` | {row.type} | {row.meaning} |\n"
 
 
 def _rows(registry: CollectorRegistry) -> Iterator[_MetricRow]:

@@ -29,11 +29,12 @@ _TYPES: Final = {"string": "text", "integer": "number", "number": "number", "boo
 def kinds(text: str) -> str:
     """Return the page of kinds with its first table as the rows of the code are."""
     rows = "".join(
-        f"| `{row.kind.kind}` | {f'`{row.kind.group}`' if row.kind.group else 'core'} | {', '.join(row.versions)} "
-        f"| {'yes' if row.kind.is_gang else 'no'} | {row.description} |\n"
+        f"| `{kind.kind}`{', gang' if kind.is_gang else ''} | {kind.group or 'core'}/{','.join(row.versions)} "
+        f"| {row.description} |\n"
         for row in BUILT_IN
+        for kind in [row.kind]
     )
-    return _first_table(text, "| kind | group | versions | gang | pods |\n|---|---|---|---|---|\n" + rows)
+    return _first_table(text, "| kind | versions | pods |\n|---|---|---|\n" + rows)
 
 
 def packages(text: str) -> str:
@@ -43,7 +44,7 @@ def packages(text: str) -> str:
     rows = "".join(
         f"| `{path.parent.relative_to(pages.ROOT)}/` | {' '.join(doc.split())} |\n"
         for path, doc in documented.items()
-        if doc and path.parts[-3] != "cli" and path.parts[-2] != "formats"
+        if doc and "cli" not in path.parts[-4:-2] and not {"page", "simulation", "server"} & {path.parts[-3]}
     )
     return _first_table(text, "| package | does |\n|---|---|\n" + rows)
 
@@ -70,6 +71,7 @@ def _rows(spec: Json, prefix: str = "") -> Iterator[str]:
         of_many = found.get("type") == "array" or (prefix == "" and field == "models")
         if inner is None or of_many or prefix.count(".") > 1:
             meaning = found.get("description") or (inner and inner.get("description")) or ""
+            meaning = re.sub(r"[;.] [Oo]r the word unlimited", "", meaning)  # its type says it
             kind = _kind(found, is_required=field in spec.get("required", ()))
             yield f"| `{prefix}{field}` | {kind} | {meaning.replace('|', chr(92) + '|')} |\n"
         if inner is not None and field != "models":
@@ -103,7 +105,7 @@ def _union(options: list[Json]) -> str:
     text = str(options)
     if not options:
         return ""
-    marks = {"(h|m|s)": "duration", "%": "percentage", "/[1-9]": "GPUs"}
+    marks = {"exclusiveMinimum": "number above 0", "(h|m|s)": "duration", "%": "percentage", "/[1-9]": "GPUs"}
     kind = next((kind for mark, kind in marks.items() if mark in text), "amount")
     return f"{kind} or `unlimited`" if "unlimited" in text else kind
 

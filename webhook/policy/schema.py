@@ -1,6 +1,6 @@
 """The policy file format, field by field: what editors complete, and what is checked without other files.
 
-Class docstrings and descriptions end up in policies/schema.json, which editors show; keep them in step with
+Class docstrings and descriptions end up in policies/schema.json, which editors show, and in the tables of
 policies/README.md. Checks that need another part or another file are in validate.py.
 """
 
