@@ -36,7 +36,7 @@ LIMITS = {
     "docs/security.md": 1400,
     "docs/signals.md": 2300,
     "docs/standalone.md": 300,
-    "docs/troubleshoot.md": 1500,
+    "docs/troubleshoot.md": 1250,
     "docs/users-more.md": 900,
     "docs/users.md": 900,
 }
