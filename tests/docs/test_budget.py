@@ -28,21 +28,21 @@ LIMITS = {
     "docs/placement.md": 1050,
     "docs/queue.md": 750,
     "docs/quickstart.md": 850,
-    "docs/reclaim.md": 2700,
+    "docs/reclaim.md": 2600,
     "docs/registration-files.md": 380,
     "docs/rights.md": 1000,
-    "docs/runbooks.md": 1800,
-    "docs/saving.md": 1800,
+    "docs/runbooks.md": 1350,
+    "docs/saving.md": 1050,
     "docs/security.md": 1400,
-    "docs/signals.md": 2300,
+    "docs/signals.md": 2150,
     "docs/standalone.md": 300,
-    "docs/troubleshoot.md": 1500,
+    "docs/troubleshoot.md": 1250,
     "docs/users-more.md": 900,
     "docs/users.md": 900,
 }
 """The words that a page may have. A page that is not here has no limit of its own yet."""
 
-ALL = 118_000
+ALL = 116_500
 ADMIN, DATA_SCIENTIST = 3000, 900
 FIRST_POLICY = (
     ("README.md", ""),
@@ -51,6 +51,9 @@ FIRST_POLICY = (
     ("docs/troubleshoot.md", "## The checks"),
 )
 """What an admin reads from the first page to a policy in force in a cluster of their own, each up to a heading."""
+
+ROUGH = {"docs/attempts.md"}
+"""Pages of which neither sentences nor single words are checked: lists, and texts of the code."""
 
 LONGEST_SENTENCE = 30
 GLOSSARY = {
@@ -69,6 +72,8 @@ _TARGET = re.compile(r"\]\([^)]*\)")
 _END = re.compile(r"(?<=[.!?])[)*_\"]*\s+(?=[^a-z])")
 LIMITED = [page for page in pages.PAGES if pages.name(page) in LIMITS]
 each_page = pytest.mark.parametrize("page", LIMITED, ids=pages.name)
+written = pytest.mark.parametrize("page", [page for page in LIMITED if pages.name(page) not in ROUGH], ids=pages.name)
+_DEFINITION = re.compile(r"^\[[^\]]+\]: .*$", re.MULTILINE)
 
 
 def words(page: str, until: str = "") -> int:
@@ -109,13 +114,13 @@ def test_a_data_scientist_reads_little():
     assert words("docs/users.md") <= DATA_SCIENTIST
 
 
-@pytest.mark.parametrize("page", [page for page in LIMITED if page.stem != "attempts"], ids=pages.name)
+@written
 def test_sentences_are_short(page):
-    plain = _TARGET.sub("]", _SPAN.sub("CODE", pages.prose(page)))
+    plain = _TARGET.sub("]", _SPAN.sub("CODE", _DEFINITION.sub("", pages.prose(page))))
     assert [each for each in sentences(plain) if len(each.split()) > LONGEST_SENTENCE] == []
 
 
-@each_page
+@written
 def test_one_word_stands_for_one_thing(page):
     found = unwanted(_SPAN.sub("", pages.prose(page)), words=GLOSSARY)
     assert found == [], "docs/concepts.md#words"

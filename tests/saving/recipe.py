@@ -31,8 +31,9 @@ def log(step):
 
 
 def page_files():
-    """The named files of the page."""
-    return {each.path: each.text for each in pages.script(PAGE) if isinstance(each, pages.File)}
+    """The named files of the page, and those that it links to."""
+    shown = {each.path: each.text for each in pages.script(PAGE) if isinstance(each, pages.File)}
+    return shown | {file.name: file.read_text() for file in (PAGE.parent / "saving").iterdir()}
 
 
 class Container:

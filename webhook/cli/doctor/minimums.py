@@ -46,7 +46,5 @@ def check_room_rights(found: Iterable[Process]) -> list[Finding]:
         for kind, what in _ROOM.items()
         if kind in each.report.left_out
     ]
-    remedy = (
-        "apply `fairgate manifests` or the chart again: they grant list and watch of these; docs/rights.md"
-    )
+    remedy = "apply `fairgate manifests` or the chart again: they grant list and watch of these; docs/rights.md"
     return wrong(Check.ROOM, blind, remedy)

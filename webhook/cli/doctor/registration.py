@@ -26,9 +26,7 @@ from webhook.kube.registration.registration_sync import GUARD, excluding_keys
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/guards.md#the-webhooks"
 _NOT_COMPARED: Final = "not compared with the policy"
 _IN_STEP: Final = "up to date with the policy"
-_WRITE: Final = (
-    "write them again by `fairgate manifests --static`, for every API server; docs/registration-files.md"
-)
+_WRITE: Final = "write them again by `fairgate manifests --static`, for every API server; docs/registration-files.md"
 _ONCE: Final = "delete the objects or remove the files; docs/registration-files.md"
 _UNDEFINED: Final = (
     f"the definition {keys.HELD_NODES}.{keys.OWN_GROUP} is missing: the guards of held nodes allow everything"
