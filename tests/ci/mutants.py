@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
-import hypothesis
 import kubernetes_asyncio
 import pydantic
 import pytest
 
-PRELOADED = (aiohttp, hypothesis, kubernetes_asyncio, pydantic)  # for the forks, which import all of the code again
+PRELOADED = (aiohttp, kubernetes_asyncio, pydantic)  # for the forks, which import all of the code again
 ROOT = Path(__file__).parents[2]
 SECONDS = 240
+FAILED = 1
 OTHER = {
     ast.Lt: "<=",
     ast.LtE: "<",
@@ -122,18 +122,27 @@ def fails(files: list[str], copy: Path) -> bool:
     """Whether one of these tests fails, in a process of their own."""
     pid = os.fork()
     if pid == 0:
-        os.chdir(copy)
-        signal.alarm(SECONDS)
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, 1)
-        os.dup2(devnull, 2)
-        sys.path[:] = [each for each in sys.path if each not in ("", str(ROOT))]
-        for name in [each for each in sys.modules if each.partition(".")[0] in ("tests", "webhook", "certs")]:
-            del sys.modules[name]
-        options = ["-x", "-q", "--reruns=0", "-p", "no:cacheprovider", "-m", "not cluster and not long and not slow"]
-        os._exit(pytest.main([*options, *files]))
+        status = FAILED
+        try:
+            status = run(files, copy)
+        finally:
+            os._exit(status)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def run(files: list[str], copy: Path) -> int:
+    """Run tests in the copy, without a word."""
+    os.chdir(copy)
+    signal.alarm(SECONDS)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)
+    sys.path[:] = [str(copy), *(each for each in sys.path if each not in ("", str(ROOT)))]
+    for name in [each for each in sys.modules if each.partition(".")[0] in ("tests", "webhook", "certs")]:
+        del sys.modules[name]
+    options = ["-x", "-q", "--reruns=0", "-p", "no:cacheprovider", "-m", "not cluster and not long and not slow"]
+    return int(pytest.main([*options, *files]))
 
 
 def main() -> int:
