@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from tests import builders
+
 GPU: Final = "nvidia.com/gpu"
 MIB: Final = 1024 * 1024
 Json = dict[str, Any]
@@ -15,20 +17,10 @@ Json = dict[str, Any]
 
 def review(of: Json, *, namespace: str = "vision", operation: str = "CREATE", old: Json | None = None) -> bytes:
     """Write a dry-run review as kube-apiserver does."""
-    request = {
-        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "operation": operation,
-        "namespace": namespace,
-        "name": "p",
-        "userInfo": {"username": "mallory"},
-        "object": of,
-        "oldObject": old,
-        "dryRun": True,
-    }
-    if of.get("kind") != "Pod":
-        request["resource"] = {"group": "batch", "version": "v1", "resource": "jobs"}
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+    of_jobs = {} if of.get("kind") == "Pod" else {"resource": {"group": "batch", "version": "v1", "resource": "jobs"}}
+    return builders.review(
+        of, old=old, operation=operation, namespace=namespace, username="mallory", dry_run=True, name="p", **of_jobs
+    )
 
 
 def pod(spec: Mapping[str, object] = {}, *, gpus: int = 1, **metadata: object) -> Json:

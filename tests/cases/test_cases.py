@@ -14,6 +14,7 @@ from pathlib import Path
 import jsonpatch
 import pytest
 
+from tests import builders
 from tests.blackbox import in_process
 from tests.builders import decision_of
 from tests.cases.samples import read_yaml
@@ -53,17 +54,8 @@ def pod(given):
 
 
 def review(manifest, *, uid, requester, operation="CREATE"):
-    request = {
-        "uid": uid,
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "operation": operation,
-        "namespace": manifest["metadata"]["namespace"],
-        "name": manifest["metadata"]["name"],
-        "userInfo": {"username": requester},
-        "object": manifest,
-    }
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+    where = manifest["metadata"]["namespace"]
+    return builders.review(manifest, uid=uid, operation=operation, namespace=where, username=requester, groups=())
 
 
 def open_reviewer(case, folder, **more):

@@ -19,7 +19,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.kube.objects.events import EventReason
 from webhook.observe.decisions import Phase
 from webhook.policy.load import load
-from webhook.server.http.handlers import _line
+from webhook.server.http.handlers import decision_line
 from webhook.server.review.answer import Record
 
 SIGNALS = pages.ROOT / "docs" / "signals.md"
@@ -192,7 +192,7 @@ def test_every_error_over_http_is_in_the_table():
 
 def test_the_fields_of_a_decisions_line_are_all_explained():
     record = Record(**dict.fromkeys(Record._fields, "") | {"reason": Reason(Code.BORROWS, "")})
-    fields = ["time", "level", "event", *_line(Phase.MUTATE, record, 0.0)]
+    fields = ["time", "level", "event", *decision_line(Phase.MUTATE, record, 0.0)]
     listed = [field for row in pages.table(SIGNALS, first="field") for field in re.findall(r"\w+", row[0])]
     assert sorted(listed) == sorted(fields)
 

@@ -16,7 +16,7 @@ def pytest_asyncio_loop_factories():
 async def stage(tmp_path):
     """A small cluster without scheduler and kubelet: the test acts in their place."""
     async with (
-        FakeApi(bookmark_seconds=10).serving() as api,
+        FakeApi(bookmark_seconds=60).serving() as api,
         await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection,
     ):
         yield Stage(api, connection)

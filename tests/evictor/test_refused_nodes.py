@@ -277,7 +277,7 @@ async def play(stage, case):
 def test_each_owner_gets_its_room_or_an_event_says_why(tmp_path, case):
     async def run():
         async with (
-            FakeApi(bookmark_seconds=10).serving() as api,
+            FakeApi(bookmark_seconds=60).serving() as api,
             await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection,
         ):
             stage = Stage(api, connection)

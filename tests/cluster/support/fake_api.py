@@ -114,7 +114,7 @@ class FakeApi:
     neither updated nor deleted. `groups` are the API groups that it says it has.
     """
 
-    bookmark_seconds: float = 0.03
+    bookmark_seconds: float = 0.3
     streams_lists: bool = False
     tokens: set[str] = field(default_factory=lambda: {"good"})
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))

@@ -57,7 +57,7 @@ class FakePrometheus:
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
-        port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        port = runner.addresses[0][1]
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
         try:
             yield self

@@ -162,6 +162,7 @@ async def test_not_ready_before_every_kind_was_listed(cluster, feed):
 
 
 async def test_not_ready_when_a_watch_is_silent(cluster, connection, sink):
+    cluster.bookmark_seconds = 0.03
     feed = Feed(connection, kinds_of(sink), pace=FAST, stale_seconds=0.05)
     async with feeding(feed):
         await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
@@ -200,7 +201,7 @@ def test_a_silent_watch_is_opened_again_before_it_is_stale():
 )
 async def test_not_ready_when_lists_never_complete(cluster, connection, sink, verb, streams):
     """An event during a list does not prove that the rest is up to date."""
-    cluster.streams_lists = streams
+    cluster.streams_lists, cluster.bookmark_seconds = streams, 0.03
     for number in range(9):
         cluster.put(PODS, f"pod-{number}", namespace="vision", **of(1))
     feed = Feed(connection, kinds_of(sink), pace=FAST, stale_seconds=0.1)

@@ -12,9 +12,9 @@ from tests.examples import examples
 from webhook.core.model.domain_request import DomainRequest
 from webhook.core.model.names import GangId
 from webhook.core.placement.domain_search import MAX_ROOMS
-from webhook.core.reclaim import domain_plan
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import NoPlan
+from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim_cost import VictimCost
 
 ONE = DomainRequest("rack", is_required=True)
@@ -99,13 +99,13 @@ def test_the_pod_group_of_a_gang_may_ask_for_the_domain():
 
 def test_a_domain_for_each_node_costs_no_more_than_so_many_plans(monkeypatch):
     tried = []
-    placed = domain_plan._placed
+    place = Trial.place
 
     def counted(*arguments, **more):
         tried.append(arguments)
-        return placed(*arguments, **more)
+        return place(*arguments, **more)
 
-    monkeypatch.setattr(domain_plan, "_placed", counted)
+    monkeypatch.setattr(Trial, "place", counted)
     count = 3 * MAX_ROOMS
     there = scene([victim(f"v{n}", 8, on=f"n{n}") for n in range(count)], nodes=count)
     found = plan(gang(1, domain=required("host")), there)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import encode
+from tests.builders import reviewed
 from webhook.kube.admission.job_review import (
     MOST_RULES,
     RULE,
@@ -26,8 +26,7 @@ def job(rules=None, *, restart="Never", name="train", **metadata):
 
 
 def review(found, operation="CREATE", **more):
-    request = {"uid": "r1", "operation": operation, "namespace": "team-a", "object": found, **more}
-    return decode_job(encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}))
+    return decode_job(reviewed(**{"uid": "r1", "operation": operation, "namespace": "team-a", "object": found} | more))
 
 
 def change(found, operation="CREATE", **more):

@@ -13,6 +13,7 @@ from tests.server.support.releases import PODS, TEAM_LEDGERS, A, charged, lines,
 from webhook.core.model.decision import Charge
 from webhook.core.model.tier import Tier
 from webhook.core.starting import assumed_starts, stalled_line
+from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES
 from webhook.kube.objects import keys
 from webhook.server.leader import start_loop
@@ -94,17 +95,17 @@ async def test_a_release_that_takes_long_holds_up_no_other(tmp_path):
         assert sorted(stage.patches()) == ["later", "p"]
 
 
-async def test_while_releases_are_under_way_changes_gather_for_the_next_pass(tmp_path):
+async def test_while_releases_are_under_way_changes_gather_for_the_next_pass(tmp_path, monkeypatch):
     async with staged(tmp_path) as stage:
         held = await stage.held_release()
-        passes, due = 0, stage.releaser._starts.due
+        passes, due = 0, AssumedStarts.due
 
-        def counted(**settings):
+        def counted(starts, **settings):
             nonlocal passes
             passes += 1
-            return due(**settings)
+            return due(starts, **settings)
 
-        stage.releaser._starts.due = counted
+        monkeypatch.setattr(AssumedStarts, "due", counted)
         for _ in range(100):
             stage.releaser.wake()
             await asyncio.sleep(0.01)

@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from tests.builders import encode
+from tests.builders import encode, reviewed
 from tests.core.support.make import demand, policy, resident, team, world
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.claim_ref import ClaimRef
@@ -40,16 +40,9 @@ def claim(number, *, uid="c1", is_allocated=True):
 
 
 def review(found, **more):
-    asked = {
-        "uid": "r1",
-        "operation": "UPDATE",
-        "namespace": "team-a",
-        "name": "mine",
-        "userInfo": {"username": "system:kube-scheduler"},
-        "object": found,
-        **more,
-    }
-    return encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    user = {"username": "system:kube-scheduler"}
+    asked = {"uid": "r1", "operation": "UPDATE", "namespace": "team-a", "name": "mine", "userInfo": user} | more
+    return reviewed(object=found, **asked)
 
 
 def place(known, **more):

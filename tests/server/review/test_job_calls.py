@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jsonpatch
 import pytest
 
-from tests.builders import encode
+from tests.builders import reviewed
 from tests.core.support.make import node, policy, team, world
 from tests.kube.support.cel import AbsentError, holds
 from webhook.core.model.policy import Enforcement
@@ -90,9 +90,7 @@ def selects(condition, made):
 
 
 def review(made):
-    user = {"username": "ada"}
-    request = {"uid": "u", "operation": "CREATE", "namespace": "team-a", "object": made, "userInfo": user}
-    return encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    return reviewed(uid="u", operation="CREATE", namespace="team-a", object=made, userInfo={"username": "ada"})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.builders import encode
+from tests.builders import encode, reviewed
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import node, policy, team, world
 from webhook.core.model.names import Namespace
@@ -29,15 +29,8 @@ def job(pods, gpus=1, name="train"):
 
 
 def review(document, operation="CREATE", **request):
-    asked = {
-        "uid": "r1",
-        "operation": operation,
-        "namespace": "team-a",
-        "userInfo": {"username": "ada"},
-        "object": document,
-        **request,
-    }
-    return encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    asked = {"uid": "r1", "namespace": "team-a", "userInfo": {"username": "ada"}} | request
+    return reviewed(operation=operation, object=document, **asked)
 
 
 def place(rules=WARN, **limits):

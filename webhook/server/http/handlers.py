@@ -188,7 +188,7 @@ class Handlers:
         self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
         if record.would:
             self._metrics.shadow_decision(record.enforce, outcome=record.would, code=record.code, team=record.team)
-        self._logs.decision(_line(phase, record, seconds))
+        self._logs.decision(decision_line(phase, record, seconds))
         return Reply(answer.body)
 
 
@@ -196,7 +196,8 @@ def _malformed(error: ReviewError) -> HttpError:
     return HttpError(error.status, "MalformedReview", error.text)
 
 
-def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
+def decision_line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
+    """Return the fields of the log line of a decision."""
     shadow = {} if record.enforce == _ENFORCE else {"enforce": record.enforce, "would": record.would}
     return {
         "phase": phase,
