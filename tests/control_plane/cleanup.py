@@ -94,7 +94,7 @@ def delete_state(control_plane: ControlPlane) -> bool:
 
     A Lease of a process that was killed would keep the next one waiting.
     """
-    return all([_delete_all(control_plane, path) for path in (TEAM_LEDGERS, REPORTS, LEASES)])
+    return all(_delete_all(control_plane, path) for path in (TEAM_LEDGERS, REPORTS, LEASES))
 
 
 def _delete_all(control_plane: ControlPlane, path: str) -> bool:

@@ -21,6 +21,7 @@ from webhook.evictor import hold_manager
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
+from webhook.evictor.reporter import SentEviction
 from webhook.kube.objects.events import ObjectRef
 
 NOTICE = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=ReclaimRules(notice_seconds=30))
@@ -41,6 +42,31 @@ async def test_a_waiting_pod_gets_a_hold_a_toleration_and_its_room(stage):
         assert "fairgate.dev/hold" not in stage.api.objects[NODES][f"/{node}"]["metadata"].get("annotations", {})
     assert stage.reasons().count("Reclaimed") == 2
     assert stage.reasons().count("Reclaiming") == 1
+
+
+class SlowAnswers:
+    """A connection on which the watch shows an eviction before its answer comes."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    async def send(self, method, path, *more, **options):
+        found = await self._connection.send(method, path, *more, **options)
+        if path.endswith("/eviction"):
+            await asyncio.sleep(1)
+        return found
+
+
+async def test_an_eviction_has_its_event_though_the_pod_was_gone_before_the_answer_came(stage):
+    stage.connection = SlowAnswers(stage.connection)
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("b", gpus=1)
+        await stage.until(lambda: "Reclaimed" in stage.reasons())
+    assert stage.reasons().count("Reclaimed") == 1
 
 
 async def test_the_plan_names_the_victims_and_their_owner_gets_an_event_afterwards(stage):
@@ -212,7 +238,7 @@ async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answer
     table, answered = Evictions(), []
     table.pick_up(hold, noticed=lambda _: False)
     progress = SimpleNamespace(
-        begin=lambda target, node: table.send(target.uid, node),
+        begin=lambda target, node: SentEviction(target, None, None) if table.send(target.uid, node) else None,
         is_guarded=lambda _: False,
         was_put_off=lambda _: False,
         answered=lambda *events: answered.append(events),
@@ -225,7 +251,7 @@ async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answer
     held.go.set()
     await first
     await executor.carry_out(node_actions, progress)
-    assert answered == [(victim, Evicted.ACCEPTED)]
+    assert answered == [(SentEviction(victim, None, None), Evicted.ACCEPTED)]
     assert stage.api.count("post") == 1
 
 

@@ -111,10 +111,10 @@ class Executor:
 
     async def _evict(self, target: EvictionTarget, node: NodeName, progress: HoldManager) -> None:
         async with self._eviction_slots:
-            if self._is_leading() and progress.begin(target, node):
+            if self._is_leading() and (eviction := progress.begin(target, node)) is not None:
                 is_guarded, is_repeated = progress.is_guarded(target), progress.was_put_off(target)
                 evicting = evictions.evict(self._connection, target, is_guarded=is_guarded, is_repeated=is_repeated)
-                progress.answered(target, await evicting)
+                progress.answered(eviction, await evicting)
 
     async def _limited(self, request: Coroutine[Any, Any, _T]) -> _T:
         async with self._slots:

@@ -18,7 +18,7 @@ from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHo
 from webhook.evictor.actions import NodeActions
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.evictor_context import EvictorContext
-from webhook.evictor.reporter import EvictionReporter
+from webhook.evictor.reporter import EvictionReporter, SentEviction
 from webhook.evictor.scheduler_progress import SchedulerProgress
 from webhook.evictor.unevictable import Unevictable
 
@@ -242,23 +242,24 @@ class HoldManager:
         """Record that a pod has started that others were evicted for: without effect if it ends soon."""
         self._placed[uid] = self._clock(), team
 
-    def begin(self, target: EvictionTarget, node: NodeName) -> bool:
-        """Whether a victim is still to be evicted, for a pod that the node takes; then its eviction counts as sent."""
+    def begin(self, target: EvictionTarget, node: NodeName) -> SentEviction | None:
+        """Count a victim's eviction as sent; None where it is not to be evicted now, for a pod that the node takes."""
         hold, fleet = self.node_holds.get(node), self._cluster_view.world.fleet
         for each in () if hold is None else hold.beneficiaries:
             if each.uid == target.beneficiary and not is_served(each, node, self._reclaim_index, fleet):
-                return False
-        return not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
+                return None
+        is_due = not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
+        return self._reporter.sent(target) if is_due else None
 
-    def answered(self, target: EvictionTarget, outcome: Outcome) -> None:
+    def answered(self, eviction: SentEviction, outcome: Outcome) -> None:
         """Record the response of the API server to an eviction."""
-        now = self._clock()
+        target, now = eviction.target, self._clock()
         if isinstance(outcome, Later):
             waited = self._evictions.put_off(target.uid, now=now, seconds=outcome.seconds)
             if waited >= PATIENCE_SECONDS:
                 outcome = Refused(outcome.why, EvictionObstacle.FAILURE)
         seconds = self.unevictable.leave_alone(target, outcome) if isinstance(outcome, Refused) else 0.0
-        self._reporter.evicted(target, outcome, now=int(now), pause_seconds=seconds)
+        self._reporter.evicted(eviction, outcome, now=int(now), pause_seconds=seconds)
         match outcome:
             case Evicted():
                 self._reclaim_index.accept(target.uid, now=now, was_there=outcome is not Evicted.GONE)

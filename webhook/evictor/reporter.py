@@ -101,9 +101,13 @@ class EvictionReporter:
                 text = f"no borrowed GPUs can be taken back for it now: {why_not(waiting, cause, unseen.get(uid, ()))}"
                 self._publish_on_both(waiting, EventReason.CANNOT_RECLAIM, text)
 
-    def evicted(self, target: EvictionTarget, outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
+    def sent(self, target: EvictionTarget) -> "SentEviction":
+        """Return what is to be reported of an eviction once it is answered: the watch may show its end before that."""
+        return SentEviction(target, self._reclaim_index.get(target.uid), self._asker(target.beneficiary))
+
+    def evicted(self, eviction: "SentEviction", outcome: Outcome, *, now: int, pause_seconds: float = 0.0) -> None:
         """Report the outcome of an eviction; a victim that was refused is left alone for `pause_seconds`."""
-        gpu_pod, waiting = self._reclaim_index.get(target.uid), self._asker(target.beneficiary)
+        target, gpu_pod, waiting = eviction
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
         match outcome:
             case Evicted.ACCEPTED | Evicted.DELETED | Evicted.OVERTAKEN:
@@ -210,6 +214,14 @@ class EvictionReporter:
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)
+
+
+class SentEviction(NamedTuple):
+    """A victim as it was when its eviction was sent, and what it goes for."""
+
+    target: EvictionTarget
+    gpu_pod: ReclaimPod | None
+    waiting: "_Asker | None"
 
 
 class _Sums:

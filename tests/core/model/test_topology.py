@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import requirement
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.topology import AffinityRule, Domains, SpreadRule, anti_affinity, asked_labels
+from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule, Domains, SpreadRule, anti_affinity, asked_labels
 
 WEB = LabelSelector((requirement("app", "In", "web"),))
 VALUES = ["a", "b", "12", "-3", "1_0", None]
@@ -29,12 +29,17 @@ def test_domains_are_those_of_the_labels(changes, among):
 
 def test_a_rule_applies_in_its_own_namespace_unless_it_names_others():
     at_home, named = AffinityRule(("host",), True, WEB), AffinityRule(("host",), True, WEB, namespaces=("x",))
-    assert at_home.applies_to("home", {"app": "web"}, home="home")
-    assert not at_home.applies_to("x", {"app": "web"}, home="home")
-    assert named.applies_to("x", {"app": "web"}, home="home")
-    assert not named.applies_to("home", {"app": "web"}, home="home")
-    assert not at_home.applies_to("home", {}, home="home")
-    assert not AffinityRule(("host",), True, None).applies_to("home", {"app": "web"}, home="home")
+    assert at_home.applies_to("home", {"app": "web"}, home="home", about={})
+    assert not at_home.applies_to("x", {"app": "web"}, home="home", about={})
+    assert named.applies_to("x", {"app": "web"}, home="home", about={})
+    assert not named.applies_to("home", {"app": "web"}, home="home", about={})
+    assert not at_home.applies_to("home", {}, home="home", about={})
+    assert not AffinityRule(("host",), True, None).applies_to("home", {"app": "web"}, home="home", about={})
+    selected = named._replace(namespaces=("x", *EVERY_NAMESPACE), where=WEB)
+    where = [("x", {}), ("y", {"app": "web"}), ("y", {})]
+    assert [selected.applies_to(each, {"app": "web"}, home="home", about=labels) for each, labels in where] == [
+        *(True, True, False)
+    ]
 
 
 def test_only_a_hard_spread_of_several_domains_needs_all_nodes():

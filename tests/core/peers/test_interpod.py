@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import ALICE, mutated, node, pod, policy, resident, team, world
+from tests.core.support.make import ALICE, mutated, node, pod, policy, requirement, resident, team, world
 from tests.core.support.zones import APP, LABELS, OF_APP, SELECTORS, zoned
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit, Retry
 from webhook.core.model.labels import pack
-from webhook.core.model.pod import Owner
+from webhook.core.model.pod import NamespaceFacts, Owner
 from webhook.core.model.policy import LabelSelector, Mode
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule, SpreadRule
@@ -274,6 +274,16 @@ def test_anti_affinity_to_all_namespaces_excludes_pods_of_others_until_its_pod_e
     assert node_choice_of(found, web(labels={"app": "db"})).nodes == ("b0", "b1")
     found.remove_pod("x")
     assert "a0" in node_choice_of(found, web()).nodes
+
+
+def test_anti_affinity_by_the_labels_of_namespaces_excludes_the_pods_of_those():
+    of_a = APART_FROM_ALL._replace(
+        namespaces=("named", *EVERY_NAMESPACE), where=LabelSelector((requirement("team", "In", "a"),))
+    )
+    found = place(on("a0", labels={}, uid="x", namespace="other", anti_affinity_rules=(of_a,)))
+    assert "a0" in node_choice_of(found, web()).nodes
+    found.set_namespace(NamespaceFacts(web().namespace, labels={"team": "a"}))
+    assert node_choice_of(found, web()).nodes == ("b0", "b1")
 
 
 def test_anti_affinity_of_assumed_pods_excludes_others():

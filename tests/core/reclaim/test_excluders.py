@@ -1,4 +1,4 @@
-"""Borrowers whose anti-affinity keeps a guaranteed pod off nodes go like those that hold its room, and no more of them."""
+"""Borrowers whose anti-affinity keeps a guaranteed pod off nodes go like those that hold its room, and no others."""
 
 import pytest
 

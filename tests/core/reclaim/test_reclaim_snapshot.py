@@ -121,14 +121,18 @@ def asked(reclaim_index, world, **more):
 def test_plans_are_made_for_pods_that_kube_scheduler_reports_to_lack_room():
     broken = asker("volume", report=SchedulerReport(NOW))
     unseen, tainted = asker("unseen", report=None), asker("tainted", report=SchedulerReport(NOW, is_for_taints=True))
-    reclaim_index, world = indexed(broken, unseen, tainted, asker("short"))
-    assert asked(reclaim_index, world) == (["short"], {"volume": NoPlan.NOT_FOR_ROOM, "tainted": NoPlan.NOT_FOR_ROOM})
+    excluded = asker("excluded", report=SchedulerReport(NOW, is_for_peers=True))
+    reclaim_index, world = indexed(broken, unseen, tainted, excluded, asker("short"))
+    assert asked(reclaim_index, world) == (
+        ["excluded", "short"],
+        {"volume": NoPlan.NOT_FOR_ROOM, "tainted": NoPlan.NOT_FOR_ROOM},
+    )
     causes = {"volume": NoPlan.NOT_FOR_ROOM}
     other = asker("other", report=None)
     take(other, reclaim_index, world)
     hold(reclaim_index, Move(other, NodeName("n0"), (), VictimCost()))
-    assert asked(reclaim_index, world) == (["short", "tainted"], causes), "its node may be one that is held"
-    assert asked(reclaim_index, world, paused={"short", "tainted"}) == ([], causes)
+    assert asked(reclaim_index, world) == (["excluded", "short", "tainted"], causes), "its node may be one that is held"
+    assert asked(reclaim_index, world, paused={"excluded", "short", "tainted"}) == ([], causes)
 
 
 def test_a_gang_is_planned_for_when_it_stopped_growing():

@@ -115,10 +115,12 @@ def test_anti_affinity_of_an_existing_pod_is_read():
     )
 
 
-def test_anti_affinity_to_all_namespaces_is_read_of_a_pod_on_a_node_alone():
+def test_anti_affinity_by_a_namespace_selector_is_read_of_a_pod_on_a_node_alone():
     to_all = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, "namespaceSelector": {}}
-    some = to_all | {"namespaceSelector": {"matchLabels": {"team": "a"}}}
+    some = to_all | {"namespaceSelector": {"matchLabels": {"team": "a"}}, "namespaces": ["x"]}
     want = AffinityRule(("kubernetes.io/os",), True, LabelSelector(()), EVERY_NAMESPACE)
+    of_a = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
+    selected = want._replace(namespaces=("x", *EVERY_NAMESPACE), where=of_a)
     affinity = {"podAntiAffinity": {REQUIRED: [to_all, some]}}
-    assert resident(b.pod(node="n1", affinity=affinity)).anti_affinity_rules == (want,)
+    assert resident(b.pod(node="n1", affinity=affinity)).anti_affinity_rules == (want, selected)
     assert resident(b.pod(affinity=affinity)).anti_affinity_rules == (), "others need not keep it yet"

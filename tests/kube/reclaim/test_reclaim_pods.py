@@ -182,6 +182,13 @@ def test_the_report_has_the_schedulers_words_without_what_preemption_would_do():
     assert not reported("2 Insufficient nvidia.com/gpu").is_for_zone
 
 
+def test_the_report_says_whether_existing_pods_keep_the_pod_off_some_node():
+    message = "0/2 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules, 1 node(s) {}"
+    found = reported(message.format("were unschedulable"))
+    assert (found.is_for_peers, found.is_for_room) == (True, False)
+    assert not reported("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.").is_for_peers
+
+
 def test_words_of_any_length_and_with_any_characters_are_bounded_and_printable():
     found = reported("\x1b[31m" + "x" * 100_000)
     assert len(found.why) <= MAX_WHY

@@ -122,7 +122,7 @@ def excluders(pod: Pod | Resident, world: World) -> tuple[Excluder, ...]:
         for rule in other.anti_affinity_rules:
             domains = fleet.domains(rule.keys[0])
             value = domains.value(bit.bit_length() - 1)
-            if value is not None and rule.applies_to(pod.namespace, pod.labels, home=other.namespace):
+            if value is not None and world.pod_counts.applies(rule, pod.namespace, pod.labels, home=other.namespace):
                 number = domains.members[value].bit_count()
                 found.append(Excluder(other.namespace, other.name, rule.keys[0], number))
     return tuple(sorted(set(found), key=lambda each: (-each.nodes, each)))

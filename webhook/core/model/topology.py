@@ -36,8 +36,8 @@ EVERY_NAMESPACE: Final = (Namespace("*"),)
 class AffinityRule(NamedTuple):
     """Inter-pod affinity: all required terms of a pod together, or one preferred or anti-affinity term.
 
-    The pods it applies to are in `namespaces`, () for the pod's own; `selector` is None where it selects none. `weight`
-    is 0 where it is required.
+    The pods it applies to are in `namespaces`, () for the pod's own; of EVERY_NAMESPACE those are meant whose labels
+    `where` selects, None for all. `selector` is None where it selects none. `weight` is 0 where it is required.
     """
 
     keys: tuple[str, ...]
@@ -45,11 +45,17 @@ class AffinityRule(NamedTuple):
     selector: LabelSelector | None
     namespaces: tuple[Namespace, ...] = ()
     weight: int = 0
+    where: LabelSelector | None = None
 
-    def applies_to(self, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace) -> bool:
-        """Whether it applies to a pod; `home` is the namespace of the pod that has the rule."""
-        is_about = self.namespaces == EVERY_NAMESPACE or namespace in (self.namespaces or (home,))
-        return is_about and self.selector is not None and self.selector.matches(labels)
+    def applies_to(
+        self, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace, about: Mapping[str, str]
+    ) -> bool:
+        """Whether it applies to a pod of another namespace, whose labels are `about`; `home` is that of the rule."""
+        if namespace not in (self.namespaces or (home,)) and not (
+            EVERY_NAMESPACE[0] in self.namespaces and (self.where is None or self.where.matches(about))
+        ):
+            return False
+        return self.selector is not None and self.selector.matches(labels)
 
     @property
     def is_hard(self) -> bool:

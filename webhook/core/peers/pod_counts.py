@@ -83,6 +83,7 @@ class PodCounts:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
+        self.namespace_labels: Callable[[Namespace], Mapping[str, str]] = lambda _: {}
         self._counters: dict[Namespace, dict[LabelSelector, _Counter]] = {}
         self._own_keys: dict[_CounterKey, None] = {}  # counters by age, those queried by pods of their own namespace
         self._foreign_keys: dict[_CounterKey, None] = {}
@@ -139,8 +140,12 @@ class PodCounts:
         found: dict[AntiAffinityKey, Mapping[NodeName, int]] = {}
         for about in (namespace, *EVERY_NAMESPACE):
             if (by_home := self._anti_affinity.get(about)) is not None:
-                found.update(_against(by_home, namespace, labels))
+                found.update(_against(by_home, namespace, labels, self.namespace_labels(namespace)))
         return found
+
+    def applies(self, rule: AffinityRule, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace) -> bool:
+        """Whether a rule of a pod of the namespace `home` applies to a pod."""
+        return rule.applies_to(namespace, labels, home=home, about=self.namespace_labels(namespace))
 
     def placed(self, namespace: Namespace) -> Iterator[PlacedPod]:
         """Return the pods of a namespace that are counted, with their nodes."""
@@ -212,14 +217,14 @@ def _counter_keys(namespace: Namespace, rules: Iterable[TopologyRule]) -> Iterat
 
 
 def _against(
-    by_home: _RulesByHome, namespace: Namespace, labels: Mapping[str, str]
+    by_home: _RulesByHome, namespace: Namespace, labels: Mapping[str, str], about: Mapping[str, str]
 ) -> Iterator[tuple[AntiAffinityKey, _Counter]]:
     for rule, nodes in islice(by_home.get(namespace, _NO_RULES).items(), MAX_OWN_RULES):
-        if rule.applies_to(namespace, labels, home=namespace):
+        if rule.applies_to(namespace, labels, home=namespace, about=about):
             yield (namespace, rule), nodes
     for home, rules in islice(by_home.items(), MAX_FOREIGN_NAMESPACES + 1):
         nodes_left = MAX_FOREIGN_NODES
         for rule, nodes in islice(rules.items(), 0 if home == namespace else MAX_FOREIGN_RULES):
             nodes_left -= len(nodes)
-            if nodes_left >= 0 and rule.applies_to(namespace, labels, home=home):
+            if nodes_left >= 0 and rule.applies_to(namespace, labels, home=home, about=about):
                 yield (home, rule), nodes

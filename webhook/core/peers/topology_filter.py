@@ -271,7 +271,7 @@ def _evaluate_others(asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts
     for pods, step in ((asker.left_out, -1), (asker.joined, 1)):
         for pod, node in pods:
             for rule in pod.anti_affinity_rules:
-                if rule.applies_to(asker.namespace, asker.labels, home=pod.namespace):
+                if pod_counts.applies(rule, asker.namespace, asker.labels, home=pod.namespace):
                     counts = found[pod.namespace, rule] = Counter(found.get((pod.namespace, rule), {}))
                     counts[node] += step
     for (_, rule), nodes in found.items():

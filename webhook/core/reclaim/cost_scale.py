@@ -76,6 +76,7 @@ class DevicesAfter:
     node: NodeName
 
     def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
+        """Whether they have room for the request once some pods are gone."""
         device_slots = self.device_slots.copy()
         for victim in gone:
             if victim.node == self.node:
@@ -83,6 +84,7 @@ class DevicesAfter:
         return device_slots.has_room(ask)
 
     def devices_of(self, victim: Victim) -> tuple[int, ...]:
+        """Return the devices that a pod uses."""
         return self.device_slots.devices_held_by(victim.uid)
 
 

@@ -20,7 +20,8 @@ from webhook.core.world.world import World
 WHY_NOT: Final = {
     NoPlan.FITS: "a node has room for it now",
     NoPlan.NO_NODE: "no open node that it may use could hold it, even without borrowers",
-    NoPlan.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them",
+    NoPlan.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them, or "
+    "pods that are not evicted, such as those without GPUs, keep it off by theirs",
     NoPlan.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
     NoPlan.LIMITS_FULL: "the borrowing pods that may be evicted now do not make enough room under its limits",
     NoPlan.NO_DOMAIN: "no one domain, as its gang requires, could have room for all of it, borrowing pods that may be "

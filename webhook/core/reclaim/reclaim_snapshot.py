@@ -64,8 +64,8 @@ def select_pods(
     """Return which of the pods within their share can be planned for: those without held room.
 
     Plans are only made for pods for which kube-scheduler reports no room, or pods that exclude them: an eviction solves
-    nothing else. Taints count where room is held, since kube-scheduler reports nothing else of a held node. What is in line is reported by
-    the leader of the webhook. A gang is planned for whole, once it has stopped growing.
+    nothing else. Taints count where room is held, since kube-scheduler reports nothing else of a held node. What is in
+    line is reported by the leader of the webhook. A gang is planned for whole, once it has stopped growing.
     """
     have_room = {hold.waiting.uid for hold in holds(reclaim_index)}
     reported = [gpu_pod for gpu_pod in gpu_pods if gpu_pod.report is not None]

@@ -18,7 +18,6 @@ from webhook.core.reclaim.surplus import Trim
 from webhook.core.reclaim.victim import NOWHERE, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_cost import VictimCost
 
-
 _NEITHER, _BOTH = (False,), (False, True)
 
 
@@ -224,9 +223,7 @@ def _whole(
 
 def _together(group: Group, need: Need, nodes: Collection[NodeName], *, room: NodeDevices) -> Unit:
     there = [victim for node in nodes for victim in group.on.get(node, ())]
-    freed = [
-        need.freed_by(victim.demand, victim.node, is_excluder=victim.uid in need.excluders) for victim in there
-    ]
+    freed = [need.freed_by(victim.demand, victim.node, is_excluder=victim.uid in need.excluders) for victim in there]
     here = tuple([sum(part) for part in zip(*freed, strict=True)])
     is_broken = len(there) < len(group.victims) or is_more_than_needed(there, freed, need, room=room)
     cost = group.cost.plus(VictimCost(gangs=int(is_broken)))

@@ -49,6 +49,7 @@ class World:
         self.now = 0
         self._tenancies = Tenancies(policy)
         self.pod_counts = PodCounts()
+        self.pod_counts.namespace_labels = lambda name: self.tenancy(name).facts.labels
         self.rejecting_nodes = RejectingNodes(lambda namespace: self.tenancy(namespace).team_name)
         self.tentative = TentativeReservations(self.pod_counts, self.rejecting_nodes)
         self._charged = ChargedPods(policy, tenancies=self._tenancies, pod_counts=self.pod_counts)

@@ -79,9 +79,9 @@ def number_of_terms(affinity: Terms, anti_affinity: Terms) -> int:
 def read_terms(affinity: Terms, anti_affinity: Terms, *, is_placed: bool = False) -> InterPod:
     """Translate a pod's terms of affinity and anti-affinity.
 
-    `is_placed`: the pod is on a node. Then its anti-affinity to all namespaces is read, too: others have to keep it.
+    `is_placed`: the pod is on a node. Then its anti-affinity by a namespaceSelector is read, too: others must keep it.
     """
-    rules = [_rule((term,), is_anti=True, may_be_all=is_placed) for term in anti_affinity.required or ()]
+    rules = [_rule((term,), is_anti=True, is_placed=is_placed) for term in anti_affinity.required or ()]
     if affinity.required:
         rules.append(_rule(affinity.required, is_anti=False))
     preferred = [
@@ -110,13 +110,17 @@ def _extended(rule: AffinityRule, keys: Keys, labels: Mapping[str, str]) -> Affi
 
 
 def _rule(
-    terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0, may_be_all: bool = False
+    terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0, is_placed: bool = False
 ) -> tuple[AffinityRule, Keys] | None:
-    are_all = [_is_of_all(term) for term in terms if term.namespace_selector is not None]
-    if are_all and not (may_be_all and all(are_all)):
+    selected = [term.namespace_selector for term in terms if term.namespace_selector is not None]
+    if selected and not is_placed:
         return None
-    named = {tuple(map(Namespace, sorted(set(term.namespaces or ())))) for term in terms}
-    namespaces = {EVERY_NAMESPACE} if are_all else named
+    where = to_selector(selected[0]) if selected else None
+    if selected and where is None:
+        return None
+    namespaces = {tuple(map(Namespace, sorted(set(term.namespaces or ())))) for term in terms}
+    if where is not None:
+        namespaces = {(*named, *EVERY_NAMESPACE) for named in namespaces} if where.requirements else {EVERY_NAMESPACE}
     selectors = [to_selector(term.label_selector) for term in terms if term.label_selector is not None]
     if len(namespaces) > 1 or None in selectors:
         return None
@@ -124,14 +128,9 @@ def _rule(
     selector = _all_of(selectors) if len(selectors) == len(terms) else None
     match = tuple([key for term in terms for key in term.match_label_keys or ()])
     mismatch = tuple([key for term in terms for key in term.mismatch_label_keys or ()])
-    rule = AffinityRule(keys, is_anti, selector, namespaces.pop(), weight)
+    about = where if where is not None and where.requirements else None
+    rule = AffinityRule(keys, is_anti, selector, namespaces.pop(), weight, about)
     return rule, Keys(match, mismatch) if match or mismatch else NO_KEYS
-
-
-def _is_of_all(term: Term) -> bool:
-    """Whether the term's namespaceSelector is empty, which selects all namespaces."""
-    found = None if term.namespace_selector is None else to_selector(term.namespace_selector)
-    return found is not None and not found.requirements
 
 
 def _all_of(selectors: list[LabelSelector | None]) -> LabelSelector:
