@@ -145,6 +145,7 @@ def test_the_report_has_the_tree():
         "guaranteed": "4",
         "limit": "9",
         "used": "5",
+        "reserved": "0",
         "preemptible": "2",
         "beyondShare": "1",
         "waiting": "0",
