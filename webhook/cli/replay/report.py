@@ -84,7 +84,9 @@ def to_table(report: ReplayReport, *, limit: int, width: int, is_colored: bool) 
     screen.show(table, "")
     for change in report.changes[:limit]:
         why = f": {change.why}" if change.why else ""
-        screen.show(Line(f"{change.pod} ({change.gpus:g} GPUs): {change.old} → {change.new}{why}"))
+        screen.show(
+            Line(f"{change.pod} ({change.gpus:g} GPU{'s' * (change.gpus != 1)}): {change.old} → {change.new}{why}")
+        )
     screen.show_rest(len(report.changes) - limit, "pod")
     for why, count in report.left_out.items():
         screen.show(Line(f"left out: {count:,} {why}"))

@@ -259,7 +259,9 @@ def _full(team: Team, world: World) -> Reason | None:
     if length < depth:
         return None
     words = (
-        "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until some "
+        "team {team}: 1 pod waits in line, which is all that its queue holds; wait until it has started, or delete it"
+        if length == 1
+        else "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until some "
         "have started, or delete some"
     )
     return Reason(Code.QUEUE_FULL, words, {"team": team.name, "length": length, "depth": depth})
