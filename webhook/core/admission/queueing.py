@@ -261,8 +261,8 @@ def _full(team: Team, world: World) -> Reason | None:
     words = (
         "team {team}: 1 pod waits in line, which is all that its queue holds; wait until it has started, or delete it"
         if length == 1
-        else "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until some "
-        "have started, or delete some"
+        else "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until "
+        "some have started, or delete some"
     )
     return Reason(Code.QUEUE_FULL, words, {"team": team.name, "length": length, "depth": depth})
 
