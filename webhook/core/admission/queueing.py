@@ -241,7 +241,7 @@ def wait_in_line(assessed: Assessment, code: Code, cause: Statement, world: Worl
     team, pod = assessed.team, assessed.pod
     if full := _full(team, world):
         return Deny((full,))
-    why = waits_for(code, cause, place=world.waiting.count(team.name) + 1)
+    why = waits_for(code, cause, place=world.waiting.next_place(team.name))
     warnings = ignored_requests(pod, None if pod.gang is None else pod.gang.domain, world)
     return Queue(
         team.name,
