@@ -83,3 +83,13 @@ def test_a_world_file_keeps_its_charge_and_pseudonyms_decide_alike(fairgate):
         assert ("secret" in saved) is not bool(options)
         (fairgate.folder / "saved.json").write_text(saved)
         assert REFUSAL in fairgate("review", fairgate.folder / "third.json", world="saved.json").stdout
+
+
+def test_policy_diff_counts_it_for_the_pods_behind_it(fairgate):
+    folder = fairgate.folder / "new"
+    folder.mkdir()
+    (folder / "p.yaml").write_text(POLICY.replace("guaranteed: 8, limit: 8", "guaranteed: 4, limit: 4"))
+    options = ["policy", "diff", "--world", str(fairgate.folder / "world.json"), "-o", "json"]
+    done = CliRunner().invoke(main, [*options, str(fairgate.folder / "policy"), str(folder)], catch_exceptions=False)
+    [change] = json.loads(done.stdout)["changes"]
+    assert (change["pod"], change["old"]["outcome"], change["new"]["outcome"]) == ("b/secret", "queued", "refused")

@@ -138,6 +138,15 @@ async def test_without_ledgers_usage_counts_the_pods_shown_and_says_so(api, fair
     assert json.loads(done.stdout)["teams"][1]["used"] == "0"
 
 
+async def test_a_viewer_of_everything_but_ledgers_is_served_and_told_what_is_missing(api, fairgate):
+    api.faults.clear()
+    forbid(api, LEDGERS)
+    done = await fairgate("status", "-n", "nlp", "-o", "json")
+    assert done.exit_code == 0
+    [note] = json.loads(done.stdout)["leftOut"]
+    assert note.startswith("charges of pods that are still to start are unknown: ask an admin")
+
+
 async def test_without_any_rights_the_command_fails_at_once(api, fairgate):
     forbid(api, LEDGERS, "/api/v1/namespaces/default/pods", "/api/v1/namespaces/nlp/pods")
     for kind in ("resourceclaims", "resourceclaimtemplates"):

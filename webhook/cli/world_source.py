@@ -71,8 +71,8 @@ class WorldObjects:
 
     @property
     def without_pods(self) -> "WorldObjects":
-        """The same without pods."""
-        kept = tuple(each for each in self.objects if each.get("kind") != "Pod")
+        """The same without pods, and without what is charged for them."""
+        kept = tuple(each for each in self.objects if each.get("kind") not in ("Pod", keys.TEAM_LEDGER))
         anonymous = None if self.unnamed.world is None else self.unnamed.world.without_pods
         return replace(self, objects=kept, unnamed=Unnamed(world=anonymous))
 

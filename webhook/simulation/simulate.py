@@ -124,7 +124,7 @@ class Simulator:
         """
         world, team = self.world, queued.team
         ahead, depth = world.waiting.count(team), world.policy.queue_depth(world.policy.team(team) or Team(team))
-        count = min(answer.count, max(0, depth - ahead))
+        count, place = min(answer.count, max(0, depth - ahead)), world.waiting.next_place(team)
         for _ in range(count):
             uid = self.next_uid()
             if pod.gang is None:
@@ -132,7 +132,7 @@ class Simulator:
             else:
                 world.set_waiting(WaitingPod(pod._replace(uid=uid), team, queued.user, created=world.now))
             self.created.append(uid)
-        return replace(answer, count=count, place=ahead + 1)
+        return replace(answer, count=count, place=place)
 
     def add(self, flight: InFlightCharge) -> None:
         """Add a pod that was admitted elsewhere."""

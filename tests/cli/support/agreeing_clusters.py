@@ -13,7 +13,13 @@ from tests import builders as b
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.results import Place
 from webhook.cli.world_source import WorldObjects, world_of
+from webhook.core.explain.team_rows import ledger_row
 from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.in_flight import LedgerRecord
+from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.starting.awaited_room import awaiting
+from webhook.kube.ledger.team_ledger import encode
 from webhook.kube.nodes.autoscalers import objects_of
 from webhook.kube.nodes.maintenance import MIG_STATE
 from webhook.kube.objects import keys
@@ -62,6 +68,7 @@ class Setup(NamedTuple):
 
     `grows`: Karpenter brought the nodes. `measures_use`: what follows for pods that do not use their GPUs. With
     `is_strict` no pod passes one that waits for a limit, with `is_brief` one without room holds back no other.
+    `is_charged`: the leader has charged the pods whose room is to be taken back, which keep their gates.
     """
 
     shares: tuple[tuple[int, int], ...]
@@ -77,6 +84,7 @@ class Setup(NamedTuple):
     measures_use: bool = False
     is_strict: bool = False
     is_brief: bool = False
+    is_charged: bool = False
 
 
 _asked = st.builds(
@@ -106,6 +114,7 @@ setups = st.builds(
     measures_use=st.booleans(),
     is_strict=st.booleans(),
     is_brief=st.booleans(),
+    is_charged=st.booleans(),
 )
 
 
@@ -198,6 +207,21 @@ class Cluster:
             if number < len(setup.nodes):
                 place = next(i for i, each in enumerate(self.objects) if each["metadata"]["name"] == f"n{number}")
                 self.objects[place] = node_of(number, setup.nodes[number], grows=setup.grows, closed=why)
+
+        if setup.is_charged:
+            self.charge()
+
+    def charge(self):
+        """Have the leader charge the pods whose room reclaim is to make."""
+        world = self.world()
+        found = {}
+        for turn in AssumedStarts(self.world()).due(now=NOW, count=100):
+            if turn.takes_back:
+                pod = turn.waiting.pod._replace(demand=turn.admit.demand)
+                flight = flight_of(pod, turn.admit.charge, nodes=turn.admit.node_choice.nodes)
+                found.setdefault(turn.admit.charge.team, {})[pod.uid] = awaiting(flight)
+        for team, flights in found.items():
+            self.objects.append(json.loads(encode(LedgerRecord(flights), ledger_row(team, world), version=0)))
 
     @property
     def reading(self):

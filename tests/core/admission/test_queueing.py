@@ -131,6 +131,9 @@ class TestOverTheLimit:
         decision = admit(pod(1), ALICE, filled)
         assert codes(decision) == [Code.QUEUE_FULL]
         assert "2 pods wait in line, which is all that its queue holds (2)" in decision.reasons[0].text
+        filled.set_policy(replace(filled.policy, queue=QueueRules(depth=1)))
+        filled.waiting.discard(waiting("on-its-way").uid)
+        assert "1 pod waits in line, which is all" in admit(pod(1), ALICE, filled).reasons[0].text
 
 
 class TestKeptOutByBorrowers:

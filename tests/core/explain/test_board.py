@@ -5,15 +5,16 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import GPU, demand, gpus, node, policy, resident, team, world
+from tests.core.support.make import GPU, demand, gpus, node, policy, requirement, resident, team, world
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines
 from webhook.core.explain.board import board_of
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.demand import PerDevice, demand_of
+from webhook.core.model.labels import pack
 from webhook.core.model.names import PODS, ResourceName
 from webhook.core.model.node import Devices
-from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules, Share
+from webhook.core.model.policy import BUILT_IN_RESOURCES, LabelSelector, ReclaimRules, Share
 from webhook.core.model.selector import HELD, Effect, Taint
 from webhook.core.model.tier import Tier
 
@@ -61,6 +62,15 @@ def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():
     assert (row.guaranteed_pod, row.guaranteed_at_once) == (6, 1), (
         "guaranteed and protected pods stay; cordoned nodes take no pods"
     )
+
+
+def test_pods_that_policy_protects_by_labels_stay_as_the_evictor_leaves_them():
+    kept = LabelSelector((requirement("app", "In", "web"),))
+    rules = policy(team(), reclaim=ReclaimRules(protected_selectors=(kept,)))
+    borrowing = {"node": "n0", "tier": "preemptible"}
+    pods = [resident(3, **borrowing, packed=pack({"app": "web"})), resident(4, **borrowing)]
+    [row] = board_of(world(rules, [node("n0", gpus=8)], pods)).free
+    assert (row.largest, row.guaranteed_pod) == (1, 5)
 
 
 def test_what_is_held_for_waiting_pods_is_not_free_for_others():
@@ -145,6 +155,7 @@ def test_the_report_has_the_tree():
         "guaranteed": "4",
         "limit": "9",
         "used": "5",
+        "reserved": "0",
         "preemptible": "2",
         "beyondShare": "1",
         "waiting": "0",

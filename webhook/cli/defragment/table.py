@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from webhook.cli.defragment.report import DefragmentReport, RefusedReport, RoomReport, hours_text
-from webhook.cli.formatting import plural
+from webhook.cli.formatting import plural, plural_gpus
 from webhook.cli.grid import Grid, number
 from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
+from webhook.core.model.amount import parse_amount
 
 _NAMES: Final = 3
 """Pods of a gang that are named."""
@@ -60,7 +61,7 @@ def _worth(room: RoomReport) -> str:
 
 
 def _refusal(each: RefusedReport) -> str:
-    return f"{_names(each.pods)}: no moves for {each.gpus} GPUs: {each.why}"
+    return f"{_names(each.pods)}: no moves for {plural_gpus(parse_amount(each.gpus))}: {each.why}"
 
 
 def _names(pods: list[str]) -> str:

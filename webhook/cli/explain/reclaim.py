@@ -18,6 +18,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, RoomKept, outlook
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.tiers.adoption import unlabeled_borrowers
@@ -87,7 +88,9 @@ class Evictions:
                 return None
             if gpu_pod.pod.tier is None:
                 return Impossible("Fairgate did not decide on it")
-            return outlook(gpu_pod, self.reclaim_index, self.world, now=now)
+            found = outlook(gpu_pod, self.reclaim_index, self.world, now=now)
+            has_room = isinstance(found, Impossible) and found.cause is NoPlan.FITS
+            return None if has_room and gpu_pod.in_line is not None else found  # the line says that it starts
         is_guaranteed = isinstance(explanation.decision, Admit) and explanation.decision.charge.tier is Tier.GUARANTEED
         if uid or explanation.team is None or explanation.runs_now or not is_guaranteed:
             return None

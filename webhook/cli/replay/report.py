@@ -11,6 +11,7 @@ from webhook.cli.grid import Grid, number
 from webhook.cli.replay.outcomes import Outcome, TeamSums, sums_by_team
 from webhook.cli.screen import Screen
 from webhook.cli.terminal import Line
+from webhook.core.model.text import agreeing
 from webhook.history.trace_row import PodRow
 from webhook.simulation.task import Task
 
@@ -84,7 +85,8 @@ def to_table(report: ReplayReport, *, limit: int, width: int, is_colored: bool) 
     screen.show(table, "")
     for change in report.changes[:limit]:
         why = f": {change.why}" if change.why else ""
-        screen.show(Line(f"{change.pod} ({change.gpus:g} GPUs): {change.old} → {change.new}{why}"))
+        gpus = f"{change.gpus:g} {agreeing(change.gpus, 'GPU', 'GPUs')}"
+        screen.show(Line(f"{change.pod} ({gpus}): {change.old} → {change.new}{why}"))
     screen.show_rest(len(report.changes) - limit, "pod")
     for why, count in report.left_out.items():
         screen.show(Line(f"left out: {count:,} {why}"))

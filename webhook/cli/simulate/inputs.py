@@ -98,6 +98,7 @@ class Worlds:
     def _fill(self, world: World) -> None:
         found = self._parsed(self._objects, world)
         found.nodes = [node.unheld for node in found.nodes]  # no one gives up later what is kept for a moment
+        found.ledgers = []  # and no one starts what is charged: such pods wait in line
         found.fill(world)
         if not self._keeps_pods:
             waiting = [pod.uid for pod in world.waiting.all()]

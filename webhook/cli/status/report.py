@@ -8,8 +8,8 @@ import msgspec
 from webhook.core.explain.board import Board, FreeRow
 from webhook.core.explain.minimum_rows import MinimumRow
 from webhook.core.explain.node_rows import DeviceGroup, HeldPart, NodeRow
-from webhook.core.explain.team_rows import DepartmentRow, ModelRow, TeamRow
-from webhook.core.model.amount import format_gpus, format_limit
+from webhook.core.explain.team_rows import DepartmentRow, ModelRow, TeamRow, amounts
+from webhook.core.model.amount import format_gpus
 from webhook.kube.ledger.reports import written_at
 from webhook.page.views.waiting_row import HolderReport
 
@@ -33,6 +33,7 @@ class DepartmentReport(msgspec.Struct, rename="camel", omit_defaults=True):
     guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
     used: Annotated[str, msgspec.Meta(description="everything charged, whatever its tier, on a node or not")]
+    reserved: Annotated[str, msgspec.Meta(description="the part of it of pods that are not seen, or keep their gate")]
     preemptible: Annotated[str, msgspec.Meta(description="the part of it that may be evicted")]
     beyond_share: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
     waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
@@ -48,6 +49,7 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
     used: Annotated[str, msgspec.Meta(description="everything charged, whatever its tier, on a node or not")]
+    reserved: Annotated[str, msgspec.Meta(description="the part of it of pods that are not seen, or keep their gate")]
     preemptible: Annotated[str, msgspec.Meta(description="the part of it that may be evicted")]
     beyond_share: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
     waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
@@ -232,49 +234,26 @@ def _minimum(row: MinimumRow) -> MinimumReport:
 
 def _department(row: DepartmentRow) -> DepartmentReport:
     return DepartmentReport(
-        row.name,
-        format_gpus(row.guaranteed),
-        format_limit(row.limit),
-        format_gpus(row.used),
-        format_gpus(row.preemptible),
-        format_gpus(row.beyond_share),
-        format_gpus(row.waiting),
-        str(row.weight),
-        _models(row.models),
-        row.parent or "",
+        name=row.name, **amounts(row), weight=str(row.weight), models=_models(row.models), parent=row.parent or ""
     )
 
 
 def _models(rows: tuple[ModelRow, ...]) -> list[ModelReport]:
-    return [
-        ModelReport(
-            row.model,
-            format_gpus(row.guaranteed),
-            format_limit(row.limit),
-            format_gpus(row.used),
-            format_gpus(row.preemptible),
-        )
-        for row in rows
-    ]
+    return [ModelReport(model=row.model, **amounts(row)) for row in rows]
 
 
 def _team(team: TeamRow) -> TeamReport:
     return TeamReport(
-        team.name,
-        format_gpus(team.guaranteed),
-        format_limit(team.limit),
-        format_gpus(team.used),
-        format_gpus(team.preemptible),
-        format_gpus(team.beyond_share),
-        format_gpus(team.waiting),
-        [HolderReport(name, format_gpus(gpus)) for name, gpus in team.holders],
-        _models(team.models),
-        team.department or "",
-        team.queued.pods,
-        format_gpus(team.queued.gpus) if team.queued.pods else "",
-        format_gpus(team.idle) if team.idle else "",
-        team.starting.pods,
-        format_gpus(team.starting.gpus) if team.starting.pods else "",
+        name=team.name,
+        **amounts(team),
+        holders=[HolderReport(name, format_gpus(gpus)) for name, gpus in team.holders],
+        models=_models(team.models),
+        department=team.department or "",
+        queued=team.queued.pods,
+        queued_gpus=format_gpus(team.queued.gpus) if team.queued.pods else "",
+        idle=format_gpus(team.idle) if team.idle else "",
+        starting=team.starting.pods,
+        starting_gpus=format_gpus(team.starting.gpus) if team.starting.pods else "",
     )
 
 

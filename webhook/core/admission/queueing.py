@@ -241,7 +241,7 @@ def wait_in_line(assessed: Assessment, code: Code, cause: Statement, world: Worl
     team, pod = assessed.team, assessed.pod
     if full := _full(team, world):
         return Deny((full,))
-    why = waits_for(code, cause, place=world.waiting.count(team.name) + 1)
+    why = waits_for(code, cause, place=world.waiting.next_place(team.name))
     warnings = ignored_requests(pod, None if pod.gang is None else pod.gang.domain, world)
     return Queue(
         team.name,
@@ -259,8 +259,10 @@ def _full(team: Team, world: World) -> Reason | None:
     if length < depth:
         return None
     words = (
-        "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until some "
-        "have started, or delete some"
+        "team {team}: 1 pod waits in line, which is all that its queue holds; wait until it has started, or delete it"
+        if length == 1
+        else "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until "
+        "some have started, or delete some"
     )
     return Reason(Code.QUEUE_FULL, words, {"team": team.name, "length": length, "depth": depth})
 

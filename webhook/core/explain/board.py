@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from webhook.core.explain.idle_pods import IdlePods, idle_pods
 from webhook.core.explain.minimum_rows import MinimumRow, minimum_rows
@@ -12,9 +11,9 @@ from webhook.core.explain.team_rows import DepartmentRow, TeamRow, department_ro
 from webhook.core.explain.unusual_pods import UnusualPods, unusual_pods
 from webhook.core.model.names import PODS, DepartmentName, GpuModel, NodeName, ResourceName
 from webhook.core.model.pod import Resident
-from webhook.core.model.policy import ReclaimRules
 from webhook.core.model.text import natural_sort_key
 from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim_pod import is_protected_by
 from webhook.core.world.world import World
 
 
@@ -102,10 +101,11 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
     for row in nodes:
         for group in row.groups:
             found[row.model, group.resource].append((row, group))
+    protected = _protected(world)
     for (model, resource), groups in sorted(found.items()):
         usable = [(row, group) for row, group in groups if row.is_open]
         sizes = [_largest(group) for row, group in usable if world.fleet.free(row.name, PODS) > 0]
-        reclaimed = [_largest(_without_borrowers(group, world.policy.reclaim)) for _, group in usable]
+        reclaimed = [_largest(_without_borrowers(group, protected)) for _, group in usable]
         largest, guaranteed_pod = max(sizes, default=0), max(reclaimed, default=0)
         yield FreeRow(
             resource=resource,
@@ -129,13 +129,18 @@ def _largest(group: DeviceGroup) -> int:
     return group.free
 
 
-def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:
+def _protected(world: World) -> frozenset[str]:
+    """Return the pods that reclaim never evicts, by namespace and name."""
+    rules = world.policy.reclaim
+    pods = world.pods() if rules.protected_namespaces or rules.protected_selectors else ()
+    return frozenset(f"{pod.namespace}/{pod.name}" for pod in pods if is_protected_by(rules, pod.namespace, pod.labels))
+
+
+def _without_borrowers(group: DeviceGroup, protected: frozenset[str]) -> DeviceGroup:
     """Return the group without the pods that reclaim could evict."""
 
     def stays(allocation: HeldPart) -> bool:
-        namespace = allocation.pod.partition("/")[0]
-        is_protected = any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces)
-        return is_protected or allocation.tier is Tier.GUARANTEED
+        return allocation.tier is Tier.GUARANTEED or allocation.pod in protected
 
     devices = tuple(replace(device, allocations=tuple(filter(stays, device.allocations))) for device in group.devices)
     return replace(group, devices=devices, shut=0)

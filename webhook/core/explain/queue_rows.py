@@ -190,7 +190,12 @@ class QueueReader:
         return self._in_line(row, place)
 
     def _awaits_room(self, waiting: WaitingPod) -> bool:
-        return not self._held_room.keys().isdisjoint(waiting.holds)
+        """Whether a node keeps room for a pod, or it is charged on one whose devices others still hold."""
+        if not self._held_room.keys().isdisjoint(waiting.holds):
+            return True
+        charged = self._world.pod(waiting.uid)
+        node = None if charged is None else self._world.node_of(waiting.uid)
+        return charged is not None and node is not None and self._world.fleet.is_overbooked(node, charged.demand)
 
     def _gang_awaits_room(self, gang: GangId) -> bool:
         """Whether room is taken back for a gang, which starts once all of it is free."""

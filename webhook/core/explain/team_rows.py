@@ -8,8 +8,9 @@ by choice.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, Final
 
-from webhook.core.model.amount import Limit, Units, exact_units
+from webhook.core.model.amount import Limit, Units, exact_units, format_limit
 from webhook.core.model.names import DepartmentName, GpuModel, TeamName
 from webhook.core.model.policy import Department, Share, Team
 from webhook.core.quota.departments import DepartmentUsage
@@ -18,7 +19,8 @@ from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.waiting_pods import InLine
 from webhook.core.world.world import World
 
-NOTHING_IN_LINE = InLine(0, 0)
+NOTHING_IN_LINE: Final = InLine(0, 0)
+_AMOUNTS: Final = ("guaranteed", "limit", "used", "reserved", "preemptible", "beyond_share", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,11 @@ class DepartmentRow(UsageRow):
     def ledger(self) -> TeamName:
         """The name of its ledger."""
         return department_ledger(self.name)
+
+
+def amounts(row: UsageRow | ModelRow) -> dict[str, Any]:
+    """Return the amounts of a row by name, as exact texts."""
+    return {name: format_limit(getattr(row, name)) for name in _AMOUNTS if hasattr(row, name)}
 
 
 def team_rows(world: World, *, holders: int = 0) -> Iterator[TeamRow]:

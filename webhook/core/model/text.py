@@ -24,8 +24,8 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def agreeing(count: int, one: str, more: str) -> str:
-    """Return the form of a verb that goes with a number."""
+def agreeing(count: float, one: str, more: str) -> str:
+    """Return the form of a word that goes with a number."""
     return one if count == 1 else more
 
 

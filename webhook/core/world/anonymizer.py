@@ -44,7 +44,8 @@ class Anonymizer:
         self._world = world
         self._nodes = tuple(world.fleet.nodes())
         self._pods = list(world.pods())
-        self._line = sorted(world.waiting.all(), key=lambda each: each.created)
+        in_line = (each for each in world.waiting.all() if not world.is_assumed(each.uid))  # the others are pods
+        self._line = sorted(in_line, key=lambda each: each.created)
         self._numbers = {node.name: number for number, node in enumerate(self._nodes)}
         self._teams: dict[TeamName, int] = {}
         self._users: dict[User, int] = {}

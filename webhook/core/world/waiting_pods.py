@@ -132,6 +132,10 @@ class WaitingPods:
         """Return the length of a team's line, with the pods that were let in and are not seen yet."""
         return len(self._by_team.get(team, _NO_PODS)) + self._expected_of.get(team, 0)
 
+    def next_place(self, team: TeamName) -> int:
+        """Return the place of the next pod of a team; those that are charged already are ahead of no other."""
+        return self.count(team) - self.charged(team).pods + 1
+
     def is_in(self, uid: Uid) -> bool:
         """Whether a pod counts in its team's line already, seen or not."""
         return uid in self._pods or uid in self._expected

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from webhook.core.explain.team_rows import DepartmentRow, TeamRow
-from webhook.core.model.amount import format_gpus, format_limit, parse_amount
+from webhook.core.explain.team_rows import DepartmentRow, TeamRow, amounts
+from webhook.core.model.amount import format_gpus, parse_amount
 from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand
@@ -250,13 +250,7 @@ def status_of(row: TeamRow | DepartmentRow, *, in_flight: int) -> Status:
     """Return a row for display."""
     return Status(
         team=row.ledger,
-        guaranteed=format_gpus(row.guaranteed),
-        limit=format_limit(row.limit),
-        used=format_gpus(row.used),
-        reserved=format_gpus(row.reserved),
-        preemptible=format_gpus(row.preemptible),
-        beyond_share=format_gpus(row.beyond_share),
-        waiting=format_gpus(row.waiting),
+        **amounts(row),
         in_flight=in_flight,
         queued=row.queued.pods,
         queued_gpus=format_gpus(row.queued.gpus) if row.queued.pods else "",
