@@ -1,1 +1,1 @@
-"""I/O with the Kubernetes API: credentials, list-watch, the feed into the world."""
+"""I/O with the Kubernetes API: credentials, list-watch, the feed into the `World`."""

@@ -1,1 +1,1 @@
-"""Reclaim for pods in line: which of them it makes room for, and the plan for those that a limit keeps out."""
+"""Reclaim for queued pods: for which of them GPUs are reclaimed, and the plan for those that a limit keeps out."""
