@@ -1,8 +1,8 @@
 """Borrowing pods whose required anti-affinity keeps a waiting pod off nodes: victims like those that hold its room.
 
-kube-scheduler obeys the anti-affinity of the pods on nodes, against pods of any namespace: a pod that borrows could shield
-GPUs by it. A node is of use only once all of these pods are gone. Where one of them is no possible victim, a guaranteed
-pod or one without GPUs, the node stays closed. The waiting pod's own rules are its owner's wish, and are kept.
+kube-scheduler obeys the anti-affinity of the pods on nodes, against pods of any namespace: by it a borrowing pod could
+shield GPUs. A node is of use only once all of these pods are gone. Where one of them is no possible victim, such as a
+guaranteed pod or one without GPUs, the node stays closed. The waiting pod's own rules are its owner's wish, and are kept.
 """
 
 from collections.abc import Set
