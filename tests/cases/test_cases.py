@@ -132,7 +132,3 @@ def test_case(path, tmp_path):
                 for part, warning in zip(want["warnings"], response["warnings"], strict=True):
                     assert part in warning, where
             assert_part(want.get("spec", {}), manifest["spec"], f"{where}: spec")
-
-
-def test_there_are_cases():
-    assert len(CASES) >= 10

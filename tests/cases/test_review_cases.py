@@ -41,7 +41,3 @@ def test_case(path, tmp_path, monkeypatch):
     for part in want.get("findings", []):
         assert [line for line in annotations if part in line], annotations
     assert (want["exit"] == 0) <= (not [line for line in annotations if line.startswith("::error")])
-
-
-def test_there_are_cases():
-    assert len(CASES) >= 15

@@ -1,8 +1,8 @@
 """Mutation by sample: does a test fail when one operator or number of the code is another one?
 
 `python -m tests.ci.mutants --count 60 --seed 1 webhook/core` changes one place at a time in a copy of the repository,
-runs the fast tests that import its module, then those of its folder, and prints the mutants that no test finds. Each of
-them is a missing test, a worthless one, or a change that changes nothing.
+runs the fast tests that import its module, then those of its folder and the cases, and prints the mutants that no test
+finds. Each of them is a missing test, a worthless one, or a change that changes nothing.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def changed(node: ast.AST) -> str | None:
 
 
 def tests_of(path: Path) -> list[list[str]]:
-    """The files that import a module, and then the folder of its tests."""
+    """The files that import a module, then the folder of its tests, then the cases as data."""
     module, room = ".".join(path.with_suffix("").parts), Path("tests", *path.parent.parts[1:])
     package, _, name = module.rpartition(".")
     words = (f"from {module} import", f"from {package} import {name}\n")
     files = [each for each in sorted((ROOT / "tests").rglob("test_*.py")) if any(w in each.read_text() for w in words)]
     importing = [str(each.relative_to(ROOT)) for each in files]
-    return [found for found in (importing, [str(room)] if (ROOT / room).is_dir() else []) if found]
+    return [found for found in (importing, [str(room)] if (ROOT / room).is_dir() else [], ["tests/cases"]) if found]
 
 
 def is_found(mutant: Mutant, copy: Path) -> bool:

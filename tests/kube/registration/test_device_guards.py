@@ -25,6 +25,15 @@ def test_there_is_one_guard_each_of_pods_their_environment_and_volumes():
     assert [each["metadata"]["name"] for each in device_guards(Policy())] == [DEVICES, SOURCES, VOLUMES]
 
 
+def test_what_a_container_may_lack_is_read_only_where_it_is_there():
+    """CEL fails on a field that is absent, and so would the request."""
+    text = json.dumps(PODS["validations"] + PODS["variables"])
+    read = {tuple(path.split(".")) for path in re.findall(r"\b(c(?:\.\w+)+)\.(?:size|exists)\(", text)}
+    assert len(read) > 3
+    parents = {".".join(path[:end]) for path in read for end in range(2, len(path) + 1)}
+    assert {each for each in parents if f"has({each})" not in text} == set()
+
+
 @pytest.mark.parametrize("spec", [PODS, KEYS, PATHS])
 def test_every_message_ends_with_the_code(spec):
     assert all(each["message"].endswith("(UncountedDevice)") for each in spec["validations"])
