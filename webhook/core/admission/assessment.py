@@ -186,7 +186,7 @@ def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = 
     team = tenancy.team or default_team(world.policy)
     if team is None:
         return _decided_early(pod, tenancy, user, Deny((unknown_team(pod.namespace, world.policy),)))
-    account = Account(team, world.usage(team.name), user, pod, world.waiting.is_in(pod.uid))
+    account = Account(team, world.usage(team.name), user, pod, bool(pod.uid) and world.waiting.is_in(pod.uid))
     request = Request(demand.gpus, demand.devices, world.policy.resources, world.now)
     rules = broken_rules(pod, world.policy)
     broken = violations(request, account) + rules

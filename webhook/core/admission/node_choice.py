@@ -61,7 +61,7 @@ def choose(assessed: Assessment, world: World) -> ChargedChoice | tuple[Reason, 
         if isinstance(choice, ChargedChoice) and (choice.node_choice.nodes or choice.node_choice.expected):
             return choice
     choice = _choose_by_topology(pod, assessed, world) if pod.topology else _choose(pod, assessed, world)
-    if world.rejecting_nodes and isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER:
+    if isinstance(choice, ChargedChoice) and choice.node_choice.mode is _PREFER and world.rejecting_nodes:
         return choice._replace(node_choice=_off_closed(choice.node_choice, assessed, world))
     return choice
 
@@ -146,7 +146,7 @@ def _placed(
     Nodes with a taint PreferNoSchedule come after those without: kube-scheduler weighs that, names do not.
     """
     fleet, soft = world.fleet, 0
-    for option in options if fleet.labels.discouraged(NO_CONSTRAINTS) else ():
+    for option in options if fleet.labels.preferences else ():
         soft |= option.slots & fleet.labels.discouraged(world.pools.joined(pod.constraints, option.pool))
     if not (soft or world.rejecting_nodes):
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]

@@ -47,7 +47,7 @@ class NodeLabelIndex:
         self._all = 0
         self._carried: dict[str, int] = {}  # label key -> nodes that carry it
         self._by_taints: dict[tuple[Taint, ...], int] = {}
-        self._preferences: set[tuple[Taint, ...]] = set()  # those of them that only ask pods to go elsewhere
+        self.preferences: set[tuple[Taint, ...]] = set()  # those of them that only ask pods to go elsewhere
         self.volumes: dict[str, tuple[str, tuple[NodeTerm, ...]]] = {}  # by claim: its volume, and where that is usable
         self.claims: dict[str, str] = {}  # by volume
         self._masks: dict[Constraints, _Mask] = {}
@@ -71,11 +71,11 @@ class NodeLabelIndex:
                 self._by_taints[before.taints] = left
             else:
                 del self._by_taints[before.taints]
-                self._preferences.discard(before.taints)
+                self.preferences.discard(before.taints)
         if now is not None:
             self._by_taints[now.taints] = self._by_taints.get(now.taints, 0) | bit
             if now.taints and any(taint.effect is _PREFER for taint in now.taints):
-                self._preferences.add(now.taints)
+                self.preferences.add(now.taints)
         self._note(slot)
 
     def matching(self, constraints: Constraints) -> int:
@@ -96,7 +96,7 @@ class NodeLabelIndex:
     def discouraged(self, constraints: Constraints) -> int:
         """Return the slots with a taint that asks the pod to go elsewhere, and that it does not tolerate."""
         found = 0
-        for taints in self._preferences:
+        for taints in self.preferences:
             soft = (taint for taint in taints if taint.effect is _PREFER)
             if not all(any(t.tolerates(taint) for t in constraints.tolerations) for taint in soft):
                 found |= self._by_taints[taints]

@@ -25,6 +25,7 @@ SAME_REQUEST_SECONDS: Final = 5
 at most; a copy of the same name within it keeps them."""
 
 _WRITTEN: Final = (keys.DECISION, keys.EVICT_AT, keys.EVICT_FOR, keys.IDLE_SINCE, *keys.LINE_ANNOTATIONS)
+_DECISION: Final = keys.DECISION
 _NODE_NAME: Final = NODE_NAME_FIELD.encode()
 _encoder: Final = msgspec.json.Encoder()
 _list_decoder: Final = msgspec.json.Decoder(list[dict[str, Any]])
@@ -75,8 +76,8 @@ def without_copied_decision(pod: objects.Pod, pools: Sequence[Pool], *, now_text
 
 def may_be_copied(pod: objects.Pod) -> bool:
     """Whether a pod has a decision, or names of nodes."""
-    annotations, affinity = pod.metadata.annotations, bytes(pod.spec.affinity)
-    return (annotations is not None and keys.DECISION in annotations) or _NODE_NAME in affinity
+    annotations = pod.metadata.annotations
+    return (annotations is not None and _DECISION in annotations) or _NODE_NAME in bytes(pod.spec.affinity)
 
 
 def _without_list(spec: objects.PodSpec, made: list[Operation]) -> objects.PodSpec:

@@ -64,6 +64,7 @@ class _Decision(msgspec.Struct, gc=False, omit_defaults=True):
 _HELD: Final = ',"held":'
 """Begins what a charge that was taken back adds to a decision: the resourceVersion at which the pod was read then."""
 
+_LATER: Final = frozenset(keys.WRITTEN_LATER)
 _encoder: Final = msgspec.json.Encoder()
 _NONE_OWN: Final = Own()
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
@@ -81,7 +82,7 @@ def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operati
     _write_node_choice(found, pod.spec, admit.node_choice)
     if pod.spec.scheduling_gates:
         found += ungate_operations(pod.spec)
-    if pod.metadata.annotations:
+    if pod.metadata.annotations and not _LATER.isdisjoint(pod.metadata.annotations):
         found += _removals(pod.metadata.annotations, keys.WRITTEN_LATER)
     if admit.priority is not None:
         _write_priority(found, pod.spec, admit.priority)

@@ -116,11 +116,11 @@ def read_placement(spec: objects.PodSpec) -> Placement:
 
 def with_volumes(constraints: Constraints, spec: objects.PodSpec, namespace: str) -> Constraints:
     """Add the claims of a pod's volumes: the first of many, as kube-scheduler checks the others."""
-    names = set()
-    for each in spec.volumes or ():
-        if each.persistent_volume_claim is not None:
-            names.add(f"{namespace}/{each.persistent_volume_claim.claim_name}")
-    return replace(constraints, volumes=tuple(sorted(names)[: bounds.VOLUME_CLAIMS])) if names else constraints
+    names = [each.persistent_volume_claim.claim_name for each in spec.volumes or () if each.persistent_volume_claim]
+    if not names:
+        return constraints
+    claims = sorted({f"{namespace}/{name}" for name in names})
+    return replace(constraints, volumes=tuple(claims[: bounds.VOLUME_CLAIMS]))
 
 
 def node_terms(raw: bytes) -> tuple[NodeTerm, ...]:

@@ -5,6 +5,7 @@ the lock, so concurrent requests never exceed a limit together.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.admission.admission import decide
@@ -13,7 +14,7 @@ from webhook.core.admission.update_guard import ProtectedKeys, guard, guard_dema
 from webhook.core.admission.verification import confirm
 from webhook.core.model import decision_annotation
 from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry, lacks_room
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, lacks_room
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
@@ -86,7 +87,7 @@ class AdmissionReviewer:
             return self._answer(review, None, _NOT_A_CREATE)
         if not self.world.policy.is_enforced:
             return self._answer(review, None, NOT_ENFORCED)
-        found, patch = review.pod, list[Change]()
+        found, patch = review.pod, _UNCHANGED
         if may_be_copied(found):
             found, patch = self._as_created(found, review.namespace)
         pod = self._read(review, found)
@@ -94,12 +95,14 @@ class AdmissionReviewer:
             return self._answer(review, None, pod)
         pod, decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
         if isinstance(decision, Admit):
-            patch += operations(found, decision, now_text=self._now_text())
+            patch = [*patch, *operations(found, decision, now_text=self._now_text())]
         elif isinstance(decision, Queue):
-            patch += queue_operations(found, decision, now_text=self._now_text())
-        elif isinstance(decision, NotApplicable) and decision.node_choice is not None:
-            patch += node_choice_operations(found, decision.node_choice)
-        return self._answer(review, pod, decision, patch=[] if isinstance(decision, Deny | Retry) else patch)
+            patch = [*patch, *queue_operations(found, decision, now_text=self._now_text())]
+        elif not isinstance(decision, NotApplicable):
+            patch = _UNCHANGED
+        elif decision.node_choice is not None:
+            patch = [*patch, *node_choice_operations(found, decision.node_choice)]
+        return self._answer(review, pod, decision, patch=patch)
 
     def _as_created(self, found: objects.Pod, namespace: Namespace) -> AsCreated:
         """Return a pod without what the decision on another one wrote."""
@@ -273,6 +276,7 @@ class AdmissionReviewer:
 _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us
 _ENFORCE, _WARN, _OFF = Enforcement.ENFORCE, Enforcement.WARN, Enforcement.OFF
 _DENY = Outcome.DENY
+_UNCHANGED: Final[Sequence[Change]] = ()
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
 
 
