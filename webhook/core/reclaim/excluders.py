@@ -2,7 +2,7 @@
 
 kube-scheduler obeys the anti-affinity of the pods on nodes, against pods of any namespace: by it a borrowing pod could
 shield GPUs. A node is of use only once all of these pods are gone. Where one of them is no possible victim, such as a
-guaranteed pod or one without GPUs, the node stays closed. The waiting pod's own rules are its owner's wish, and are kept.
+guaranteed pod or one without GPUs, the node stays closed. The waiting pod's own rules are its owner's, and are kept.
 """
 
 from collections.abc import Set
