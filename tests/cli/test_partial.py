@@ -138,7 +138,7 @@ async def test_without_ledgers_usage_counts_the_pods_shown_and_says_so(api, fair
     assert json.loads(done.stdout)["teams"][1]["used"] == "0"
 
 
-async def test_a_viewer_of_everything_but_ledgers_is_served_and_reads_what_is_missing(api, fairgate):
+async def test_a_viewer_of_everything_but_ledgers_is_served_and_a_note_says_what_is_missing(api, fairgate):
     api.faults.clear()
     forbid(api, LEDGERS)
     done = await fairgate("status", "-n", "nlp", "-o", "json")
