@@ -146,6 +146,36 @@ def test_anti_affinity_to_pods_of_selected_namespaces(cluster, scene):
         assert alive(cluster, scene.team_a) == ["noisy"]
 
 
+def test_what_a_profile_of_the_scheduler_adds_to_every_pods_affinity(cluster, scene):
+    off_odd = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": ["odd-0"]}]}
+    added = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [off_odd]}}
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(cluster.kubeconfig)},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": added}}]}],
+    }
+    file = cluster.folder / "scheduler-with-added-affinity.yaml"
+    file.write_text(json.dumps(configuration))
+    cluster.restart("kube-scheduler", f"--config={file}")
+    template = {"spec": pod("owner", gpus=8, restartPolicy="Never", **SIZE)["spec"]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "owner"}, "spec": {"template": template}}
+    try:
+        cluster.api.create(f"/apis/batch/v1/namespaces/{scene.team_b}/jobs", job)
+        (first,) = wait_for(cluster, lambda: alive(cluster, scene.team_b), what="the Job's pod")
+        message = wait_unschedulable(cluster, scene.team_b, first)
+        assert "1 node(s) didn't match scheduler-enforced node affinity" in message
+        with evictor(scene, "--repair-after", "40"):
+            wait_for(cluster, lambda: set(alive(cluster, scene.team_b)) - {first}, what="it is replaced")
+            (second,) = alive(cluster, scene.team_b)
+            wait_bound(cluster, scene.team_b, second)
+        assert node_of(cluster, scene.team_b, second) == "full-0"
+        assert alive(cluster, scene.team_a) == []
+    finally:
+        cluster.restart("kube-scheduler")
+
+
 def slices(cluster, node: str, *devices: dict[str, Any]) -> None:
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     named = [device(f"gpu-{number}", **fields) for number, fields in enumerate(devices)]

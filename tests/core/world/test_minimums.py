@@ -27,6 +27,19 @@ def test_a_minimum_counts_only_where_there_are_more_pods():
     assert found.of(WEB).spare == 0, "the third is not ready"
 
 
+def test_what_is_said_of_a_minimum_names_the_one_that_tiers_still_follow():
+    found = filled("a", "b", "c")
+    found.set_scaler("h", WEB, 1)
+    assert found.for_tiers(WEB) == 1
+    assert "keep the tiers" not in found.of(WEB).statement.text
+    found.set_scaler("h", WEB, 2)
+    want = f"keep the tiers of its minimum of 1 until this one has stayed for {TIER_SECONDS} s"
+    assert want in found.of(WEB).statement.text
+    found.now += TIER_SECONDS
+    assert found.for_tiers(WEB) == 2
+    assert "keep the tiers" not in found.of(WEB).statement.text
+
+
 def test_pods_that_state_none_follow_an_autoscaler_and_the_smaller_of_two_statements_counts():
     found = filled("a", "b", "c")
     assert found.of(WEB) is None

@@ -30,6 +30,7 @@ class Replicas(NamedTuple):
     """A workload's minimum, and its pods: all that exist or wait in line, and those that are ready and stay.
 
     `is_scaled`: the minimum is that of what scales it. `is_gang`: they are of no use below it, and go together then.
+    `for_tiers` is the minimum that tiers follow until this one has stayed the same for TIER_SECONDS, None for the same.
     """
 
     minimum: int
@@ -37,6 +38,7 @@ class Replicas(NamedTuple):
     ready: int
     is_scaled: bool = False
     is_gang: bool = False
+    for_tiers: int | None = None
 
     @property
     def has_surplus(self) -> bool:
@@ -71,7 +73,11 @@ class Replicas(NamedTuple):
             words = "{ready} pods of its workload are ready and {minimum} are to stay: {spare} may go before others"
         else:
             words = "its workload has no more than its minimum of {minimum} ready: it goes after other pods"
-        return Statement(words, {"minimum": self.minimum, "ready": self.ready, "spare": self.spare})
+        facts = {"minimum": self.minimum, "ready": self.ready, "spare": self.spare}
+        if self.for_tiers is not None:
+            words += "; its pods keep the tiers of its minimum of {before} until this one has stayed for {seconds} s"
+            facts |= {"before": self.for_tiers, "seconds": TIER_SECONDS}
+        return Statement(words, facts)
 
 
 class _Member(NamedTuple):
@@ -134,7 +140,7 @@ class Minimums:
         there = self._workloads[workload]
         if there.replicas is None:
             there.replicas = _replicas(there)
-        return there.replicas
+        return there.replicas._replace(for_tiers=there.for_tiers) if there.other is not None else there.replicas
 
     def for_tiers(self, workload: WorkloadName) -> int:
         """Return the minimum of a workload that counts for tiers now, 0 where none does."""
