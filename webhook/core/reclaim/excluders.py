@@ -1,7 +1,7 @@
 """Borrowing pods whose required anti-affinity keeps a waiting pod off nodes: victims like those that hold its room.
 
-kube-scheduler obeys the anti-affinity of the pods on nodes, against pods of any namespace: whoever borrows could shield
-GPUs by it. A node is of use only once all of these pods are gone. Where one of them is no possible victim, a guaranteed
+kube-scheduler obeys the anti-affinity of the pods on nodes, against pods of any namespace: a borrower could shield GPUs
+by it. A node is of use only once all of these pods are gone. Where one of them is no possible victim, a guaranteed
 pod or one without GPUs, the node stays closed. The waiting pod's own rules are its owner's wish, and are kept.
 """
 
