@@ -41,8 +41,8 @@ from tests.control_plane.objects import pod
 from tests.control_plane.processes import free_ports
 from tests.control_plane.versions import CONTROL_PLANE
 from tests.control_plane.workbench import make_namespace, make_nodes
+from webhook.core.model.amounts import NodeName
 from webhook.core.model.decision import NodeChoice
-from webhook.core.model.names import NodeName
 from webhook.core.model.policy import Mode
 from webhook.kube.admission.affinity import affinity_operations
 

@@ -21,20 +21,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tests.realistic import realistic_review
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import (
+    CPU,
+    MEMORY,
+    ONE_GPU,
+    PODS,
+    Namespace,
+    NodeName,
+    PoolName,
+    ResourceName,
+    TeamName,
+    Uid,
+)
+from webhook.core.model.constraints import NO_CONSTRAINTS, Tier
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.tier import Tier
-from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.placement.best_nodes import best_nodes
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.world.world import World
-from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
 
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30

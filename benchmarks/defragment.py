@@ -28,15 +28,22 @@ from typing import Any
 from packing_parts.fairgate import TEAM, Fairgate
 from packing_parts.trace import Arrival, NodeRow, Task, churning, read_nodes, read_tasks
 
-from webhook.core.defragment.movable_pod import MovablePod
-from webhook.core.defragment.move_bounds import PastMove, bound_on, moved_pods, moves_left, recent
-from webhook.core.defragment.move_plan import Moves, Room, Target
-from webhook.core.defragment.move_search import cheapest_moves
-from webhook.core.defragment.tried_moves import TriedMoves
-from webhook.core.model.defragment_rules import DefragmentRules
-from webhook.core.model.names import Namespace, NodeName, Uid
-from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.reclaim.victim import Victim
+from webhook.core.defragment.candidates import (
+    MovablePod,
+    Moves,
+    PastMove,
+    Room,
+    Target,
+    bound_on,
+    moved_pods,
+    moves_left,
+    recent,
+)
+from webhook.core.defragment.search import TriedMoves, cheapest_moves
+from webhook.core.model.amounts import Namespace, NodeName, Uid
+from webhook.core.model.policy_addons import DefragmentRules
+from webhook.core.quota.charges import InFlightCharge
+from webhook.core.reclaim.victims import Victim
 
 SETTLING = 2.0
 MEASURED = 5.0

@@ -27,20 +27,19 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.versions import CONTROL_PLANE
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.ledger.ledger_objects import PATH
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.writes.crd_installer import CrdInstaller
-from webhook.core.model.amount import ONE_GPU
+from webhook.cluster.writes.reports import CrdInstaller
+from webhook.core.model.amounts import ONE_GPU, Namespace, ResourceName, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge, NotApplicable
 from webhook.core.model.demand import demand_of
-from webhook.core.model.names import Namespace, ResourceName, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.quota.charges import InFlightCharge, LedgerDecision
 from webhook.core.world.world import World
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.ledger.team_ledger import team_ledger_crd
 
 TEAM = TeamName("hot")
 SEEN_SECONDS = 0.03

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.simulate import simulation_of
-from webhook.core.explain.likely_start import Run, StartRange, UnknownStart
-from webhook.core.model.names import Uid, User
-from webhook.core.model.run_time import MAX_SECONDS, NO_RUN_TIME, RunTime
+from webhook.core.explain.line_places import Run, StartRange, UnknownStart
+from webhook.core.model.amounts import Uid, User
+from webhook.core.model.pod import MAX_SECONDS, NO_RUN_TIME, RunTime
 from webhook.simulation.engine import Simulation
 from webhook.simulation.forecast.forecast import Forecast
 from webhook.simulation.task import Task, TaskRecord

@@ -33,8 +33,8 @@ from tests.control_plane.workbench import make_namespace, make_nodes, wait_for
 from tests.core.support import make
 from webhook.core.admission import node_choice
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.decision import Admit
-from webhook.core.model.names import NodeName, Uid
 from webhook.core.world.world import World
 
 GPUS = 8

@@ -19,8 +19,8 @@ from playwright.sync_api import Page, sync_playwright
 from tests.page.support.chromium import ARGUMENTS, chromium
 from tests.page.support.large_cluster import NODES, add_line, add_pod, filled
 from tests.page.support.pages import Served, served, state_of
-from webhook.page.live.line import SharedLine
-from webhook.snapshots import Snapshots
+from webhook.files import Snapshots
+from webhook.page.live.readable import SharedLine
 
 CHANGES = 20
 SLOW_NETWORK = {"offline": False, "latency": 40, "downloadThroughput": 10_000_000 // 8, "uploadThroughput": 1_250_000}

@@ -21,11 +21,11 @@ from decide import SHAPES, Spread, crowded_world, shape, timed
 from packing_parts.fairgate import LISTED_NODES, Fairgate
 from packing_parts.trace import NodeRow, Task, read_nodes, read_tasks
 
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
 
 NODE_KINDS = [
     *[NodeRow("g2", 96_000, 393_216, 8, "G2")] * 14,

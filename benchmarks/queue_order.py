@@ -17,15 +17,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from webhook.core.model.amount import ONE_GPU, Units
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid, User
+from webhook.core.line.entries import Fits, NoRoom, OverLimit, QueuedPod, QueueEntry, Verdict, Way, entry_of
+from webhook.core.line.line_pass import QueuePass
+from webhook.core.line.order import Order, Standing, Version
+from webhook.core.line.pod_queue import PodQueue
+from webhook.core.model.amounts import ONE_GPU, Namespace, NodeName, TeamName, Uid, Units, User
 from webhook.core.model.policy import QueueRules
-from webhook.core.queue.order import Order
-from webhook.core.queue.pod_queue import PodQueue
-from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
-from webhook.core.queue.standing import Standing, Version
-from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Verdict, Way
 
 NOW = 1_800_000_000
 SIZES = (1, 1, 1, 2, 4, 8)

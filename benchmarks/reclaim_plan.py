@@ -22,18 +22,29 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED
+from webhook.core.model.amounts import (
+    CPU,
+    MEMORY,
+    ONE_GPU,
+    PODS,
+    UNLIMITED,
+    GangId,
+    Namespace,
+    NodeName,
+    ResourceName,
+    TeamName,
+    Uid,
+)
 from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.names import CPU, MEMORY, PODS, GangId, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
-from webhook.core.reclaim.failures import FailureBudget, WorkloadId
+from webhook.core.reclaim.costs import Round
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Round
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.reclaim.snapshot import pods_within_share, take_snapshot
+from webhook.core.reclaim.victims import FailureBudget, WorkloadId
 from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")

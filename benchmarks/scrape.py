@@ -14,13 +14,12 @@ from time import process_time_ns
 from decide import Spread
 from placement import NODE_KINDS, TASKS, mixed, one_kind
 
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.model.policy import Policy, Share, Team
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.core.placement.fleet import Fleet
 from webhook.core.world.world import World
-from webhook.observe.decisions import Phase
+from webhook.observe.logs import Phase
 from webhook.observe.metrics import Metrics
 
 KINDS = [

@@ -35,7 +35,7 @@ import uvloop
 from serving.inputs import policy, review_body, world
 from serving.roles import PATH, run_bare, run_client, run_shell
 
-from certs.folder import CertFolder
+from certs.serving import CertFolder
 
 ROOT = Path(__file__).resolve().parent.parent
 WRK_SCRIPT = """

@@ -15,18 +15,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, Policy, Share, Team
 from webhook.core.world.world import World
 from webhook.simulation.engine import Simulation
-from webhook.simulation.series import Recorder
-from webhook.simulation.summary import summary_of
+from webhook.simulation.summary import Recorder, summary_of
 from webhook.simulation.task import Task
-from webhook.simulation.traces.nodes import read_nodes
-from webhook.simulation.traces.site import nodes_of, with_shares
-from webhook.simulation.traces.table import read_trace
-from webhook.simulation.traces.tasks import Reading, tasks_of
+from webhook.simulation.traces.formats import nodes_of, read_nodes, with_shares
+from webhook.simulation.traces.load import Reading, read_trace, tasks_of
 
 
 def policy_of(gpus: int) -> Policy:

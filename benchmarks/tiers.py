@@ -22,16 +22,15 @@ from statistics import mean
 from packing_parts.fairgate import LISTED_NODES, TEAM, Fairgate
 from packing_parts.trace import NodeRow, Task, churning, read_nodes, read_tasks
 
+from webhook.core.model.amounts import Namespace, NodeName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS, Tier
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.pod import Resident
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.tier import Tier
-from webhook.core.placement.placement import best_nodes
+from webhook.core.placement.best_nodes import best_nodes
+from webhook.core.reclaim.costs import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Move, ReclaimSnapshot
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.victim import Victim, VictimIndex
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.reclaim.victims import Victim, VictimIndex
 
 SETTLING = 2.0
 MEASURED = 5.0

@@ -39,7 +39,7 @@ from watching.api import run_api
 from watching.client import run_client
 from watching.roles import kubeconfig, run_bare, run_fairgate, run_records, run_typed
 
-from certs.folder import CertFolder
+from certs.serving import CertFolder
 
 FOLLOWERS = {"bare": run_bare, "typed": run_typed, "records": run_records, "fairgate": run_fairgate}
 BUSY = {"rate": 2000.0, "relist": 0.5, "shy": 1.0}

@@ -16,12 +16,22 @@ from typing import Final, Protocol
 
 from cryptography import x509
 
-from certs.authority import CertificateOptions
-from certs.bundle import KEYS, Bundle, bundle_files, read_bundle
-from certs.pair import CertificateError, is_issued_by
-from certs.rotation import Change, Step, Trust, new_bundle, next_step, restored, trust_of
+from certs.authority import CertificateError, CertificateOptions, is_issued_by
+from certs.rotation import (
+    KEYS,
+    Bundle,
+    Change,
+    Step,
+    Trust,
+    bundle_files,
+    merged,
+    new_bundle,
+    next_step,
+    read_bundle,
+    restored,
+    trust_of,
+)
 from certs.serving import Reloaded, ReloadFailed, Serving, utc_now
-from certs.trust import merged
 
 SETTLE_SECONDS: Final = 300.0
 """How long every webhook must have had a new CA in its caBundle before the CA signs. An API server applies a change

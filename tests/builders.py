@@ -8,13 +8,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU, GpuModel, Namespace, NodeName, ResourceName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS, Constraints, Taint
 from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Taint
 
 Json = dict[str, Any]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook import snapshots
-from webhook.snapshots import MOST_BYTES, WAITING, SnapshotError, Snapshots
+from webhook import files
+from webhook.files import MOST_BYTES, WAITING, SnapshotError, Snapshots
 
 
 async def test_work_sees_the_state_and_changes_nothing_here():
@@ -52,7 +52,7 @@ async def test_a_failure_has_its_reason_and_ends_no_more_than_its_process(work, 
 
 
 async def test_more_than_may_wait_are_refused_and_all_others_answered(monkeypatch):
-    monkeypatch.setattr(snapshots, "AT_ONCE", 2)
+    monkeypatch.setattr(files, "AT_ONCE", 2)
     shared = Snapshots()
     asked = [asyncio.create_task(shared.run(lambda: b"ok")) for _ in range(WAITING + 5)]
     found = await asyncio.gather(*asked, return_exceptions=True)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.realistic import realistic_pod
-from webhook.policy import document
-from webhook.yaml_reader import DocumentError, Lines, Reader, read_documents
-from webhook.yaml_writer import Dumper
+from webhook.policy import documents
+from webhook.yaml_text import DocumentError, Dumper, Lines, Reader, read_documents
 
 KEYS = st.text(alphabet="ab~ntfo-1.", min_size=1, max_size=6)
 SCALARS = (
@@ -91,7 +90,7 @@ def test_manifests_and_policies_report_the_same_problem_of_a_line(text, want):
     with pytest.raises(DocumentError) as refused:
         list(read_documents(text.encode()))
     assert (refused.value.line, refused.value.problem) == (last, want)
-    found = document.read_documents({"a.yaml": text.encode()}).problems
+    found = documents.read_documents({"a.yaml": text.encode()}).problems
     assert list(map(str, found)) == [f"a.yaml:{last}: not valid YAML: {want}"]
 
 
@@ -100,7 +99,7 @@ def test_manifests_and_policies_are_read_alike_with_the_same_lines(value, flow):
     content = yaml.dump(value, Dumper=Dumper, default_flow_style=flow).encode()
     lines: Lines = {}
     manifest = next(read_documents(content, lines=lines))
-    reading = document.read_documents({"a.yaml": content})
+    reading = documents.read_documents({"a.yaml": content})
     if not reading.problems:  # a policy's keys must not look like numbers
         (policy,) = reading.documents
         assert policy.value == manifest == value
@@ -108,7 +107,7 @@ def test_manifests_and_policies_are_read_alike_with_the_same_lines(value, flow):
 
 
 def read_as_policy(text):
-    reading = document.read_documents({"a.yaml": text.encode()})
+    reading = documents.read_documents({"a.yaml": text.encode()})
     return [one.value for one in reading.documents], list(map(str, reading.problems))
 
 
@@ -151,14 +150,14 @@ def test_values_of_a_policy_are_counted_with_those_of_aliases_and_without_keys(m
 
 
 def test_lines_of_a_policy_are_those_of_keys_and_elements_even_of_aliases():
-    (read,) = document.read_documents({"a.yaml": b"\na: &x\n  b: 1\nc:\n- 2\n- *x\n"}).documents
+    (read,) = documents.read_documents({"a.yaml": b"\na: &x\n  b: 1\nc:\n- 2\n- *x\n"}).documents
     paths = [(), ("a",), ("a", "b"), ("a", "z"), ("c", 0), ("c", 1), ("c", 1, "b"), ("c", 9), ("z",)]
     assert [read.line(path) for path in paths] == [2, 2, 3, 2, 5, 6, 3, 4, 2]
 
 
 @given(st.binary(max_size=60) | st.text(alphabet="[]{}:,-&*a!'\"|>\n ", max_size=40).map(str.encode))
 def test_any_bytes_are_read_or_refused(content):
-    reading = document.read_documents({"a.yaml": content})
+    reading = documents.read_documents({"a.yaml": content})
     try:
         manifests = list(read_documents(content))
     except DocumentError:

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.yaml_reader import DocumentError, read_documents
-from webhook.yaml_scalars import key_text, resolved, tagged
-from webhook.yaml_writer import to_yaml
+from webhook.yaml_text import DocumentError, key_text, read_documents, resolved, tagged, to_yaml
 
 
 def as_kubernetes_keeps(digits):

@@ -10,18 +10,16 @@ from unittest.mock import patch
 
 from benchmarks.loans_parts.knowledge import CELL_SECONDS, CELLS, LearnedReturns, TrueReturns, gpus_of
 from webhook.core.admission.admission import admit
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.line.entries import Fits, Never, QueueEntry, Verdict, Way
+from webhook.core.line.judged_gang import EntryJudge
+from webhook.core.model.amounts import ONE_GPU, NodeName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Decision, Queue
-from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.pod import Pod, Requester
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
-from webhook.core.queue.queued_pod import QueueEntry
-from webhook.core.queue.verdict import Fits, Never, Verdict, Way
-from webhook.core.starting import assumed_starts
-from webhook.core.waiting.judged_entry import EntryJudge
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.starting import starts
 from webhook.core.world.world import World
-from webhook.simulation import arrivals
+from webhook.simulation import engine
 from webhook.simulation.engine import Simulation
 
 LOOK_SECONDS = 900
@@ -119,7 +117,7 @@ def held_back(holds: Holds) -> Iterator[None]:
             self.judged[entry.pods[0].uid] = judged._replace(verdict=Never(), reason=_HELD)
             return Never()
 
-    with patch.object(assumed_starts, "EntryJudge", Judge), patch.object(arrivals, "admit", _in_line(admit)):
+    with patch.object(starts, "EntryJudge", Judge), patch.object(engine, "admit", _in_line(admit)):
         yield
 
 

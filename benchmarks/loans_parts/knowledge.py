@@ -4,8 +4,7 @@ import heapq
 from bisect import insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.world.world import World
 from webhook.simulation.task import Task
 

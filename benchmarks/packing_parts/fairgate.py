@@ -3,17 +3,26 @@
 import random
 
 from packing_parts.trace import NodeRow, Task
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import (
+    CPU,
+    MEMORY,
+    ONE_GPU,
+    PODS,
+    GpuModel,
+    Namespace,
+    NodeName,
+    ResourceName,
+    TeamName,
+    Uid,
+)
+from webhook.core.model.constraints import NO_CONSTRAINTS, Constraints, NodeTerm, Operator, Requirement, Tier
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand, PerDevice, demand_of
-from webhook.core.model.names import CPU, MEMORY, PODS, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy
-from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, NodeTerm, Operator, Requirement
-from webhook.core.model.tier import Tier
-from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.placement.best_nodes import best_nodes
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")

@@ -11,15 +11,14 @@ from pathlib import Path
 
 from aiohttp import web
 
-from certs.folder import CertFolder
-from certs.reload import Reloader
-from webhook.core.model.reason import Code, Reason
-from webhook.http.lifecycle import stop_signals
+from certs.serving import CertFolder, Reloader
+from webhook.core.model.reasons import Code, Reason
+from webhook.http.server import stop_signals
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.app import App, serve
-from webhook.server.http.probes import Readiness
-from webhook.server.review.answer import Answer, Record
+from webhook.server.http.handlers import Readiness
+from webhook.server.review.verdicts import Answer, Record
 from webhook.server.settings import Address, FileWorld, ServerSettings
 
 PATH = "/mutate?timeout=10s"

@@ -18,14 +18,14 @@ from webhook.cluster.api.client import connect
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.watch.watch import Watch
+from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.demand import Amounts
-from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.world.world import World
-from webhook.kube.pod.existing_pods import to_resident
-from webhook.policy.load import load
+from webhook.kube.pod.existing import to_resident
+from webhook.policy.watch import load
 
 MEBIBYTE = 1 << 20
 PAGE = 500

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.blackbox.in_process import ask
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.labels import pack
-from webhook.core.model.names import (
+from webhook.core.model.amounts import (
     CPU,
     MEMORY,
+    ONE_GPU,
     PODS,
     GpuModel,
     Namespace,
@@ -21,15 +19,15 @@ from webhook.core.model.names import (
     TeamName,
     Uid,
 )
+from webhook.core.model.constraints import Tier, pack
+from webhook.core.model.demand import Demand, demand_of
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Pool, Share, Team
-from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
-from webhook.kube.admission.review import ReviewError
-from webhook.server.review.answer import Answer
-from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.kube.admission.reviews import ReviewError
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import Answer, MemoryLedger
 
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30

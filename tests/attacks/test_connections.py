@@ -12,7 +12,7 @@ import pytest
 from tests.attacks.crowd import memory_mib
 from tests.server.support.harness import running, until
 from webhook.kube.objects import bounds
-from webhook.server.http import bodies
+from webhook.server.http import handlers
 from webhook.server.settings import BOUNDS, MAX_BODY_BYTES
 
 pytestmark = pytest.mark.slow
@@ -129,7 +129,7 @@ def _send_slowly(server, body):
 
 
 async def test_large_bodies_over_the_memory_limit_get_a_503(tmp_path, monkeypatch):
-    monkeypatch.setattr(bodies, "MAX_BODIES_BYTES", 1024 * 1024)
+    monkeypatch.setattr(handlers, "MAX_BODIES_BYTES", 1024 * 1024)
     async with running(tmp_path) as server, held(server, 1, post(b" ", length=1024 * 1024)):
         await asyncio.sleep(0.1)
         reply = await server.review("/mutate?timeout=1s", data=b" " * 1024 * 512)
@@ -137,7 +137,7 @@ async def test_large_bodies_over_the_memory_limit_get_a_503(tmp_path, monkeypatc
         assert (await server.review()).status == 200
 
 
-@pytest.mark.parametrize("size", [bodies.SMALL_BYTES + 1, bounds.LARGE_BYTES])
+@pytest.mark.parametrize("size", [handlers.SMALL_BYTES + 1, bounds.LARGE_BYTES])
 async def test_small_reviews_are_processed_between_two_large_ones(tmp_path, size):
     async with running(tmp_path) as server:
         order = []

@@ -18,15 +18,13 @@ from tests.cases.samples import FOLDER, Sample, read_yaml, samples
 from tests.examples import USUAL, examples
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.kube.kinds.budget import BYTES, STEPS, Budget, BudgetSpentError
-from webhook.kube.kinds.model import Unknown, Workload
-from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.kind_row import Related
+from webhook.kube.kinds.model import BYTES, STEPS, Budget, BudgetSpentError, Unknown, Workload
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import bounds
-from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.gang_marks import gang_marks
+from webhook.kube.workloads.expand import expand, judge
 from webhook.kube.workloads.gang_size import UnknownSizeError, gang_plan
-from webhook.kube.workloads.parts import judge
+from webhook.kube.workloads.gangs import gang_marks
 
 KINDS = kind_table()
 SAMPLES = [

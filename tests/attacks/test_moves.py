@@ -9,9 +9,9 @@ from tests.cli.defragment.test_defragment import HOUR, MOVABLE, moves, nodes, pe
 from tests.core.support.make import demand
 from tests.core.support.moves import fleet, movable, target
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.defragment import MAX_GROUPS, Movement, make_room
+from webhook.core.defragment.targets import MAX_GROUPS, Movement, make_room
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.reclaim.cost_scale import STEPS
+from webhook.core.reclaim.costs import STEPS
 
 SAVED = "fairgate.dev/checkpointed-at"
 

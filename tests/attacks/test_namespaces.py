@@ -5,7 +5,7 @@ from tests.core.support import make
 from tests.kept import kept
 from tests.kube.support.created import struct
 from webhook.cluster.watch.world_kinds import note_outcome
-from webhook.core.model.names import NodeName, TeamName
+from webhook.core.model.amounts import NodeName, TeamName
 from webhook.core.model.policy import Team
 from webhook.core.placement.rejecting_nodes import STRIKES
 from webhook.core.world.world import World

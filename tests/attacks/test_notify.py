@@ -14,17 +14,17 @@ from tests.core.support import make
 from tests.notify.made import EVICTIONS, NOW
 from tests.notify.process import Process
 from tests.notify.receiver import receiving, status
-from webhook.core.model.notify_rules import NotifyKind, NotifyRules, NotifyTemplate, SecretHeader
+from webhook.core.model.policy_addons import NotifyKind, NotifyRules, NotifyTemplate, SecretHeader
 from webhook.history.recorder import UsageRecorder
 from webhook.kube.ledger.reports import ReplicaReport, written_at
-from webhook.notify.message import MAX_ITEMS, item
-from webhook.notify.refusals import FRESH_SECONDS, RefusalCounter, RefusalWindow
+from webhook.notify.delivery import MAX_ITEMS, item
+from webhook.notify.notifier import FRESH_SECONDS, RefusalCounter, RefusalWindow
+from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.observe.reclaim import ReclaimMetrics
-from webhook.policy.load import parse
-from webhook.policy.published import published
-from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.policy.build import published
+from webhook.policy.watch import parse
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
 
 TOKEN = "xoxb-very-secret-4711"
 BEARER = SecretHeader("Authorization", "token", "Bearer ")

@@ -13,9 +13,7 @@ from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import FAST, until, write_kubeconfig
 from tests.server.support.releases import A, Recorder, staged
 from webhook.cluster.api.client import connect
-from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.owner_events import BURST, WAITING, OwnerEventQueue
-from webhook.cluster.writes.owners import STEPS, OwnerLookup
+from webhook.cluster.writes.events import OWNER_BURST, OWNER_WAITING, STEPS, EventWriter, OwnerEventQueue, OwnerLookup
 
 EVENTS = "/api/v1/events"
 PODS_OF_JOB = 100
@@ -64,9 +62,9 @@ async def test_unlimited_forged_owners_cause_few_requests_and_others_get_their_e
             refuse(reviewer, asked(number))
         refuse(reviewer, asked(0, namespace="honest"))
         await until(lambda: any(event["metadata"]["namespace"] == "honest" for event in api.objects[EVENTS].values()))
-        await until(lambda: writer.written >= BURST)
-        assert writer.held_back >= REFUSALS - WAITING - BURST
-        assert len(api.asked) <= (BURST + WAITING) * (1 + STEPS)
+        await until(lambda: writer.written >= OWNER_BURST)
+        assert writer.held_back >= REFUSALS - OWNER_WAITING - OWNER_BURST
+        assert len(api.asked) <= (OWNER_BURST + OWNER_WAITING) * (1 + STEPS)
 
 
 async def test_unlimited_refusals_of_one_owner_are_one_event(tmp_path):
@@ -85,7 +83,7 @@ async def test_a_large_owner_is_not_stored(tmp_path, field):
         body = asked(1, **{field: "x" * (MIB // 8)})
         refuse(reviewer, body)
         tracemalloc.start()
-        for _ in range(WAITING):
+        for _ in range(OWNER_WAITING):
             refuse(reviewer, body)
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -15,9 +15,9 @@ from tests.attacks.crowd import crowded, is_longer, memory_mib, reviewer, slowne
 from tests.attacks.expansions import claims, expansions
 from tests.attacks.shapes import MIB, again, merged, pod, pods, review, salted, workloads
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.kube.objects import bounds, objects
-from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.existing import to_resident
 
 pytestmark = pytest.mark.slow
 

@@ -17,18 +17,18 @@ from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 from tests.scenarios.test_department_limits import department
 from tests.scenarios.test_owners import deployment, explain
 from tests.scenarios.test_queue import QUEUES, SIZE
-from webhook.core.model import statement
-from webhook.core.model.names import Namespace
+from webhook.core.model import reasons as statement
+from webhook.core.model.amounts import Namespace
+from webhook.core.model.constraints import Tier
 from webhook.core.model.pod import NamespaceFacts, Owner
-from webhook.core.model.statement import Statement
-from webhook.core.model.tier import Tier
-from webhook.core.quota import holders
+from webhook.core.model.reasons import Statement
+from webhook.core.quota import shares
 from webhook.kube.objects import keys
 from webhook.kube.objects.events import Event, EventReason, ObjectRef, new_event
-from webhook.kube.pod.waiting_reason import read_waits
+from webhook.kube.pod.waiting import read_waits
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
 
 EVIL = "x\nError from server: all is well\x1b[2J\x1b]0;title\x07\x9b1m\u202e\u2066"
 NOW = "2026-01-01T00:00:00Z"
@@ -129,14 +129,14 @@ def test_no_line_of_a_console_log_does(tmp_path):
 def test_thousands_of_refusals_read_few_of_thousands_of_pods(monkeypatch):
     """A tenant with very many small pods, refused again and again while it makes and deletes one."""
     looks = 0
-    real = holders.heappop
+    real = shares.heappop
 
     def counted(heap):
         nonlocal looks
         looks += 1
         return real(heap)
 
-    monkeypatch.setattr(holders, "heappop", counted)
+    monkeypatch.setattr(shares, "heappop", counted)
     place = reviewer(*(make.resident(1, uid=f"p{i}") for i in range(2_000)), limit=2_000)
     for i in range(200):
         place.world.set_pod(make.resident(1, uid=f"churn-{i}"))

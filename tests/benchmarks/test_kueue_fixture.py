@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.kueue_fixture import CONFIGS, blocked, policy_of, teams_of, waits_of
-from webhook.core.model.amount import format_gpus
-from webhook.policy.load import parse
+from webhook.core.model.amounts import format_gpus
+from webhook.policy.watch import parse
 
 METRICS = """\
 # TYPE fairgate_event_loop_held_seconds histogram

@@ -12,7 +12,7 @@ from benchmarks.side_by_side.loads import GPUS_PER_NODE, Order, Sizes, Team, Wor
 from benchmarks.side_by_side.systems import SYSTEMS
 from benchmarks.side_by_side.volcano import queues as volcano_queues
 from tests.control_plane.objects import GPU
-from webhook.policy.load import load
+from webhook.policy.watch import load
 
 SIZES = Sizes(nodes=8, jobs=60, gangs=3, gang_size=16, quota=16, seconds=3, per_second=10)
 

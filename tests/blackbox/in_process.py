@@ -6,12 +6,11 @@ from pathlib import Path
 from tests.blackbox.objects import Json, encode
 from tests.blackbox.server import as_kubectl_prints, write_policy
 from webhook.core.world.world import World
-from webhook.kube.admission.review import ReviewError
+from webhook.kube.admission.reviews import ReviewError
 from webhook.kube.world_file.world_file import parse_world
-from webhook.policy.load import load
-from webhook.server.review.answer import Answer
-from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.policy.watch import load
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import Answer, MemoryLedger
 
 
 class InProcess:

@@ -20,9 +20,9 @@ from tests.builders import decision_of
 from tests.cases.samples import read_yaml
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_objects
-from webhook.policy.load import load
-from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.policy.watch import load
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
 
 CASES = sorted((Path(__file__).parent / "decisions").glob("*.yaml"))
 NODE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "10", "pods": "110"}

@@ -12,8 +12,8 @@ import pytest
 
 from tests.cases.samples import samples
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.kinds.kind_row import Related
 from webhook.kube.kinds.model import Workload
-from webhook.kube.kinds.related import Related
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import objects
 from webhook.kube.pod.demands import read_demand

@@ -15,14 +15,12 @@ from tests.control_plane.examples import examples
 from tests.control_plane.versions import EXAMPLES
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Policy, Team
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.core.world.world import World
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.model import Workload
-from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.kind_row import Related
+from webhook.kube.kinds.model import Budget, Workload
 from webhook.kube.kinds.table import kind_table
-from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.parts import judge, to_part
+from webhook.kube.workloads.expand import expand, judge, to_part
 
 pytestmark = pytest.mark.cluster
 

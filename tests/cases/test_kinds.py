@@ -12,17 +12,14 @@ import pytest
 
 from tests.cases.samples import FOLDER, filled, read_yaml
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.reclaim.failures import Loss
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.controllers import is_retried, loss_of, path_of
-from webhook.kube.kinds.deadlines import running_deadline
-from webhook.kube.kinds.related import Related
-from webhook.kube.kinds.table import BUILT_IN, BY_KIND, kind_table
+from webhook.core.reclaim.victims import Loss
+from webhook.kube.kinds.kind_row import Related, running_deadline
+from webhook.kube.kinds.model import Budget
+from webhook.kube.kinds.table import BUILT_IN, BY_KIND, is_retried, kind_table, loss_of, path_of
 from webhook.kube.objects.events import ObjectRef
-from webhook.kube.workloads.evictions import eviction_effect
-from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.gang_object import paths_of
+from webhook.kube.workloads.expand import eviction_effect, expand
 from webhook.kube.workloads.gang_size import gang_plan
+from webhook.kube.workloads.gangs import paths_of
 
 CASES = FOLDER / "kinds"
 SAMPLES = {

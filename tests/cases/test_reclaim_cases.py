@@ -16,15 +16,14 @@ import pytest
 
 from tests import builders as b
 from tests.cases.samples import read_yaml
-from webhook.cli.explain.beside import ClusterDetails
-from webhook.cli.explain.reclaim import Evictions
-from webhook.core.model.names import Uid
-from webhook.core.reclaim.reclaim_outlook import Possible, outlook
+from webhook.cli.explain.reclaim import ClusterDetails, Evictions
+from webhook.core.model.amounts import Uid
+from webhook.core.reclaim.snapshot import Possible, outlook
 from webhook.core.world.world import World
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys
-from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.world_file.world_file import parse_objects
-from webhook.policy.load import parse
+from webhook.policy.watch import parse
 
 NOW = 1_764_000_000
 FOLDER = Path(__file__).parent / "reclaim"

@@ -7,10 +7,9 @@ from functools import lru_cache
 
 from cryptography import x509
 
-from certs.authority import CertificateOptions
-from certs.bundle import read_bundle
+from certs.authority import CertificateOptions, is_issued_by, read_certificates
 from certs.manager import CertificateManager, Outcome, Published, StoreError
-from certs.pair import is_issued_by, read_certificates
+from certs.rotation import read_bundle
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TERMS = CertificateOptions(("fairgate.gpu.svc",), ca_lifetime=timedelta(hours=18), leaf_lifetime=timedelta(hours=6))

@@ -7,13 +7,13 @@ from cryptography import x509
 from certs.authority import (
     LEAF_LIFETIME,
     LOCAL_HOSTS,
+    is_issued_by,
     make_ca,
     make_leaf,
     names_missing,
     new_key,
     renewal_due,
 )
-from certs.pair import is_issued_by
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

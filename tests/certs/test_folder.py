@@ -8,9 +8,19 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from certs.authority import LEAF_LIFETIME, CertificateOptions, make_ca, make_leaf, new_key
-from certs.folder import CertFolder
-from certs.pair import CertificateError, certificate_to_pem, key_to_pem, read_authority, read_pair
+from certs.authority import (
+    LEAF_LIFETIME,
+    CertificateError,
+    CertificateOptions,
+    certificate_to_pem,
+    key_to_pem,
+    make_ca,
+    make_leaf,
+    new_key,
+    read_authority,
+    read_pair,
+)
+from certs.serving import CertFolder
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SERVED = ("ca.crt", "tls.crt", "tls.key")

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from certs.bundle import CA, CERTIFICATE, bundle_files, read_bundle
+from certs.authority import is_issued_by
 from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished, CertificateManager
-from certs.pair import is_issued_by
-from certs.rotation import Change, new_bundle
+from certs.rotation import CA, CERTIFICATE, Change, bundle_files, new_bundle, read_bundle
 from certs.serving import Reloaded, ReloadFailed
 from tests.certs.make import SETTLE_SECONDS, START, TERMS, Cluster, MemoryCallers, MemoryStore, Replica, bundle_of
 

@@ -4,11 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from certs.authority import LEAF_LIFETIME, make_ca, make_leaf, new_key
-from certs.folder import CertFolder
-from certs.pair import certificate_to_pem, key_to_pem
-from certs.reload import Reloader
-from certs.serving import Reloaded, ReloadFailed
+from certs.authority import LEAF_LIFETIME, certificate_to_pem, key_to_pem, make_ca, make_leaf, new_key
+from certs.serving import CertFolder, Reloaded, Reloader, ReloadFailed
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

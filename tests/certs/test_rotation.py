@@ -5,11 +5,33 @@ from datetime import timedelta
 
 import pytest
 
-from certs.authority import CLOCK_SKEW, make_ca, names_of, new_key
-from certs.bundle import CA, CA_KEY, CERTIFICATE, KEY, NEXT_CA_KEY, PREVIOUS, bundle_files, read_bundle
-from certs.pair import CertificateError, certificate_to_pem, is_issued_by, key_to_pem
-from certs.rotation import Change, Trust, new_bundle, next_step, restored, trust_of
-from certs.trust import merged
+from certs.authority import (
+    CLOCK_SKEW,
+    CertificateError,
+    certificate_to_pem,
+    is_issued_by,
+    key_to_pem,
+    make_ca,
+    names_of,
+    new_key,
+)
+from certs.rotation import (
+    CA,
+    CA_KEY,
+    CERTIFICATE,
+    KEY,
+    NEXT_CA_KEY,
+    PREVIOUS,
+    Change,
+    Trust,
+    bundle_files,
+    merged,
+    new_bundle,
+    next_step,
+    read_bundle,
+    restored,
+    trust_of,
+)
 from tests.certs.make import START, TERMS
 
 CA_DUE = timedelta(hours=12)

@@ -13,19 +13,15 @@ import yaml
 
 from tests.charts.helm import CHART
 from tests.charts.readme import readme
-from webhook.cluster.uninstall.rights import Right, needed_rights
-from webhook.cluster.uninstall.scope import Scope
-from webhook.core.model.gpu_names import OTHER_DEVICES, PATTERN, looks_like_gpu
-from webhook.core.model.names import ResourceName
+from webhook.cluster.uninstall.survey import Right, Scope, needed_rights
+from webhook.core.model.amounts import ResourceName
+from webhook.core.model.demand import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.policy import OPERATOR_NAMESPACES, Enforcement, Policy
 from webhook.kube.kinds.table import BUILT_IN as BUILT_IN_KINDS
-from webhook.kube.registration.conditions import gpu_pod_expression
 from webhook.kube.registration.guards import changed_keys_expression, guards
-from webhook.kube.registration.inventory import definitions
-from webhook.kube.registration.kind_rights import Component, kind_rules
-from webhook.kube.registration.registration import ServiceReference, webhook_configurations
-from webhook.kube.registration.viewer_role import viewer_role
-from webhook.policy.builtin import BUILT_IN
+from webhook.kube.registration.registration import ServiceReference, gpu_pod_expression, webhook_configurations
+from webhook.kube.registration.static_files import Component, definitions, kind_rules, viewer_role
+from webhook.policy.sections import BUILT_IN
 
 COUNTED, IGNORED, KEY, PATH, USER = "@counted@", "@ignored-gpu@", "@key@", "@path@", "@user@"
 NAMESPACE, WORKLOAD, SECRET = "@namespace@", "@workload@", "@secret@"

@@ -10,9 +10,15 @@ from typing import Any, NamedTuple
 from tests.charts.helm import RELEASE, WITH_UNINSTALL, kinds, render
 from tests.charts.installed import EVICTOR, SERVER, Installed
 from webhook.kube.objects.keys import VIEWER
-from webhook.kube.registration.inventory import HELD_ROOM, certificates, definitions, leases
-from webhook.kube.registration.inventory import ROLES as ROLES_OF_MANIFESTS
-from webhook.kube.registration.kind_rights import Component, kind_rules
+from webhook.kube.registration.static_files import (
+    HELD_ROOM_OBJECT,
+    Component,
+    certificates,
+    definitions,
+    kind_rules,
+    leases,
+)
+from webhook.kube.registration.static_files import ROLES as ROLES_OF_MANIFESTS
 
 Json = dict[str, Any]
 
@@ -119,7 +125,7 @@ installed here (tests/scenarios/test_predicted.py)."""
 
 _OF_EVERY_USER = Right("create", "authorization.k8s.io", "selfsubjectaccessreviews")
 _REMOVED = {
-    *((each.group, each.plural) for each in (*leases("n"), certificates("n", "c"), HELD_ROOM)),
+    *((each.group, each.plural) for each in (*leases("n"), certificates("n", "c"), HELD_ROOM_OBJECT)),
     *((made["spec"]["group"], made["spec"]["names"]["plural"]) for made in definitions()),
 }
 """The kinds of what processes create and `fairgate uninstall` removes, by itself or with their definition."""

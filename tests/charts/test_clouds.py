@@ -7,7 +7,7 @@ import yaml
 
 from tests.charts.helm import NAMESPACE, WITH_UNINSTALL, kinds, render
 from tests.docs import pages
-from webhook.policy.load import parse
+from webhook.policy.watch import parse
 
 PAGE = pages.ROOT / "docs" / "clouds.md"
 _YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)

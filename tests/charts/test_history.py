@@ -15,7 +15,7 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook.kube.objects import keys
-from webhook.kube.objects.usage_access import READER
+from webhook.kube.objects.keys import READER
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.usefixtures("helm_binary")]
 

@@ -17,10 +17,10 @@ from tests.charts.helm import (
     render,
 )
 from tests.scenarios.serving import FAIRGATE, ROOT
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.ledger.reports import report_crd
+from webhook.kube.ledger.team_ledger import team_ledger_crd
 from webhook.kube.objects import keys
-from webhook.kube.registration.held_nodes import held_nodes_crd
+from webhook.kube.registration.static_files import held_nodes_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 

@@ -22,8 +22,8 @@ from tests.charts.helm import (
 from tests.scenarios.serving import ROOT
 from webhook import __version__
 from webhook.kube.kinds.table import BUILT_IN
-from webhook.kube.objects.usage_access import READER
-from webhook.kube.registration.kind_rights import NOTEBOOKS
+from webhook.kube.objects.keys import READER
+from webhook.kube.registration.static_files import NOTEBOOKS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 

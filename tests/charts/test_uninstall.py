@@ -10,7 +10,7 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.scenarios.evictor import ask, fill, held_nodes
 from tests.scenarios.uninstalling import asking, gated, left
-from webhook.kube.registration.inventory import certificates, leases
+from webhook.kube.registration.static_files import certificates, leases
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 

@@ -7,19 +7,16 @@ from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, node, pod, resident, world
 from tests.core.support.waiting import waiting
 from webhook.cli.status.report import report_of
-from webhook.core.explain.board import board_of
-from webhook.core.explain.team_rows import ledger_row
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.explain.team_rows import board_of, ledger_row
+from webhook.core.model.amounts import ONE_GPU, DepartmentName, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import DepartmentName, TeamName, Uid
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
-from webhook.core.quota.ledger_moves import department_ledger
+from webhook.core.quota.charges import flight_of
+from webhook.core.quota.usage import department_ledger
 from webhook.core.world.listed_charges import assume_listed
 from webhook.kube.ledger.team_ledger import status_of
-from webhook.observe.gpu_rows import DEPARTMENTS, TEAMS, amounts_of_departments, amounts_of_teams
-from webhook.page.views.teams import share_rows
-from webhook.page.views.viewer import EVERYTHING
+from webhook.observe.metrics import DEPARTMENTS, TEAMS, amounts_of_departments, amounts_of_teams
+from webhook.page.views.teams import EVERYTHING, share_rows
 
 A = TeamName("team-a")
 LEFT = DepartmentName("left")

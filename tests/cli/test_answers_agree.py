@@ -27,47 +27,40 @@ from tests.cli.support.agreeing_clusters import (
 )
 from tests.examples import examples
 from tests.page.support.pages import state_of
-from webhook.cli.coverage import COMPLETE, Coverage
-from webhook.cli.explain.beside import ClusterDetails
-from webhook.cli.explain.explaining import Found, explain_all
+from webhook.cli.explain.outcome import verdict_of
+from webhook.cli.explain.reclaim import ClusterDetails
+from webhook.cli.explain.run import Found, explain_all
 from webhook.cli.explain.subjects import PodState, find_pod, pods_of_manifests, subject_of_pod
-from webhook.cli.explain.verdict import verdict_of
-from webhook.cli.page.answers import CommandAnswers
+from webhook.cli.live_cluster import COMPLETE, Coverage
+from webhook.cli.page.asked import CommandAnswers
 from webhook.cli.policy_diff import compare
-from webhook.cli.review.collect import collect
+from webhook.cli.review.collect import Source, collect
 from webhook.cli.review.results import WORDS, WorldFacts
-from webhook.cli.review.review_world import ReviewWorld, evaluated
-from webhook.cli.review.sources import Source
+from webhook.cli.review.run import ReviewWorld, evaluated
 from webhook.cli.world_source import WorldObjects, world_of
-from webhook.cluster.reads.permitted_read import ReadScope
-from webhook.core.explain.board import board_of
-from webhook.core.explain.past import NO_PAST
-from webhook.core.explain.queue_rows import QueueReader
-from webhook.core.model.amount import gpu_number
-from webhook.core.model.names import Namespace, TeamName, Uid
+from webhook.cluster.reads.listing import ReadScope
+from webhook.core.explain.line_rows import NO_PAST, QueueReader
+from webhook.core.explain.team_rows import board_of
+from webhook.core.model.amounts import Namespace, TeamName, Uid, gpu_number, shortened
 from webhook.core.model.pod import Requester
-from webhook.core.model.reason import Code
-from webhook.core.model.text import shortened
-from webhook.core.placement.gpu_inventory import gpu_inventory
-from webhook.core.starting.assumed_starts import AssumedStarts, together
-from webhook.core.world.anonymizer import Anonymizer
-from webhook.core.world.hidden_usage import Unnamed
+from webhook.core.model.reasons import Code
+from webhook.core.placement.best_nodes import gpu_inventory
+from webhook.core.starting.starts import AssumedStarts, together
+from webhook.core.world.nameless import Anonymizer, Unnamed
+from webhook.files import Snapshots
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.ledger.room_report import read_room, room_report
-from webhook.kube.nodes.maintenance import MIG_STATE
+from webhook.kube.nodes.nodes import MIG_STATE
 from webhook.kube.objects import keys
-from webhook.kube.registration.installation import ProbeOutcome, created_probe, refused_probe
-from webhook.page.live.line import line_of
-from webhook.page.live.readable import Readable
+from webhook.kube.registration.inventory import ProbeOutcome, created_probe, refused_probe
+from webhook.page.live.readable import Readable, line_of
 from webhook.page.views import decisions
-from webhook.page.views.teams import share_rows
-from webhook.page.views.viewer import EVERYTHING
-from webhook.simulation.arrivals import Arrivals
+from webhook.page.views.teams import EVERYTHING, share_rows
 from webhook.simulation.cluster import PodOf, SimulatedCluster
+from webhook.simulation.engine import Arrivals
 from webhook.simulation.runs import Runs
-from webhook.simulation.simulate import read_template
 from webhook.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
-from webhook.snapshots import Snapshots
+from webhook.simulation.trial_pods import read_template
 
 
 def codes_of(reasons):

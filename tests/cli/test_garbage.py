@@ -15,7 +15,7 @@ class Ring:
 
 SCRIPT = """
 import gc
-from webhook.cli.garbage import YOUNG, leave_out_what_stays
+from webhook.cli.options import YOUNG, leave_out_what_stays
 
 leave_out_what_stays()
 leave_out_what_stays()
@@ -43,7 +43,7 @@ def test_what_stays_is_left_out_and_young_cycles_are_collected():
 REPLACED = """
 import asyncio
 import gc
-from webhook.cli import garbage
+from webhook.cli import options as garbage
 
 garbage.LOOK_SECONDS = 0
 garbage.leave_out_what_stays()
@@ -80,7 +80,7 @@ OLD_CYCLES = """
 import asyncio
 import gc
 import time
-from webhook.cli import garbage
+from webhook.cli import options as garbage
 
 garbage.LOOK_SECONDS, garbage._LOOKS, garbage.SPARE_KIB, garbage.QUIET_SHARE = 0.002, 10, 0, QUIET_SHARE
 garbage.leave_out_what_stays()

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from tests import builders as b
 from webhook.cli.main import main
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU
 from webhook.kube.objects import keys
 
 POLICY = """

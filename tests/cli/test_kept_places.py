@@ -8,11 +8,11 @@ from click.testing import CliRunner
 
 from tests import builders as b
 from webhook.cli.main import main
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import CPU, MEMORY, PODS, NodeName, ResourceName, TeamName, Uid
-from webhook.core.reclaim.reservation import NodeHold
+from webhook.core.model.amounts import CPU, MEMORY, PODS, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.node import KeptPlace
+from webhook.core.reclaim.holds import NodeHold
+from webhook.kube.nodes.holds import hold_text
 from webhook.kube.objects import keys
-from webhook.kube.reclaim.holds import hold_text
 
 POLICY = """
 apiVersion: fairgate.dev/v1alpha1

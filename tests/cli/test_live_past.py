@@ -9,10 +9,9 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cli.explain.beside import Evictor
+from webhook.cli.explain.reclaim import Evictor
 from webhook.cli.live_past import read_past
-from webhook.core.explain.likely_start import StartRange
-from webhook.core.explain.range_scores import RangeScores, Score
+from webhook.core.explain.line_places import RangeScores, Score, StartRange
 from webhook.kube.ledger import reports
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.control_plane.build import binary_path
 from tests.control_plane.versions import KUBERNETES
 from tests.docs.pages import ROOT
-from webhook.cli import completion
+from webhook.cli import main as completion
 from webhook.cli.main import main
 from webhook.cli.policy import policy
 

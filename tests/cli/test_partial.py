@@ -16,14 +16,13 @@ from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.core.support.waiting import waiting
 from webhook.cli.main import main
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.core.model.names import NodeName
-from webhook.core.world.anonymizer import Anonymizer
+from webhook.core.model.amounts import ONE_GPU, NodeName
+from webhook.core.model.node import Autoscaler
+from webhook.core.world.nameless import Anonymizer
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import room_report
-from webhook.kube.nodes.autoscalers import STATUS_PATH
-from webhook.policy.load import parse
+from webhook.kube.nodes.nodes import STATUS_PATH
+from webhook.policy.watch import parse
 
 POLICY = """apiVersion: fairgate.dev/v1alpha1
 kind: Policy

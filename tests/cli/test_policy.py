@@ -12,7 +12,7 @@ from tests.cli import golden, sample_world
 from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
-from webhook.policy.jsonschema import DIALECT
+from webhook.policy.schema import DIALECT
 
 GOLDEN = Path(__file__).parent / "golden"
 HEADER = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"

@@ -12,7 +12,7 @@ from tests.cli.queue.test_queue import POLICY as QUEUEING
 from tests.cli.queue.test_queue import waiting_world
 from tests.cli.terminals import on_a_terminal
 from tests.cli.usage.test_usage import RANGE, history
-from webhook.cli.doctor.table import to_table as doctor_table
+from webhook.cli.doctor.run import to_table as doctor_table
 from webhook.cli.main import main
 from webhook.cli.options import UNBOUNDED
 

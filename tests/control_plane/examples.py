@@ -11,7 +11,7 @@ from typing import Any
 from tests.control_plane.build import module_folder
 from tests.control_plane.versions import Recipe
 from webhook.kube.workloads.expand import flattened
-from webhook.yaml_reader import read_documents
+from webhook.yaml_text import read_documents
 
 _BLOCK = re.compile(r"^( *)```ya?ml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 

@@ -16,18 +16,18 @@ from typing import Final
 import click
 
 from webhook.cli import codes
-from webhook.cli.defragment.report import DefragmentReport
+from webhook.cli.defragment.run import DefragmentReport
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
+from webhook.cli.output import schema_of
 from webhook.cli.policy_diff import DiffReport
-from webhook.cli.queue.report import QueueReport
-from webhook.cli.review.report import ReviewReport
-from webhook.cli.serialization import schema_of
+from webhook.cli.queue.run import QueueReport
+from webhook.cli.review.run import ReviewReport
 from webhook.cli.simulate.results import SimulationReport
 from webhook.cli.status.report import StatusReport
-from webhook.cli.uninstall.report import UninstallReport
-from webhook.notify.message import Message
+from webhook.cli.uninstall.run import UninstallReport
+from webhook.notify.delivery import Message
 
 _HEAD = """# Command line
 

@@ -11,24 +11,30 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
-from webhook.core.explain.cluster_use import ClusterUse
-from webhook.core.explain.range_scores import Score
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import DepartmentName, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.explain.line_places import Score
+from webhook.core.explain.node_rows import ClusterUse
+from webhook.core.line.entries import Way
+from webhook.core.model.amounts import (
+    ONE_GPU,
+    DepartmentName,
+    GpuModel,
+    Namespace,
+    NodeName,
+    ResourceName,
+    TeamName,
+    Uid,
+)
+from webhook.core.model.constraints import Tier
 from webhook.core.model.node import Maintenance, Node
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Department, Policy, Share, Team
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
-from webhook.core.queue.verdict import Way
 from webhook.core.world.world import World
-from webhook.observe.decisions import Phase
+from webhook.observe.evictor import MoveMetrics, ReclaimMetrics
 from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
-from webhook.observe.ledger_metrics import LedgerState
+from webhook.observe.logs import Phase
 from webhook.observe.metrics import CaStatus, Metrics
-from webhook.observe.moves import MoveMetrics
-from webhook.observe.process import Component, LeaderStatus, ProcessMetrics
-from webhook.observe.reclaim import ReclaimMetrics
+from webhook.observe.processes import Component, LeaderStatus, LedgerState, ProcessMetrics
 
 _HEAD: Final = """# Metrics
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.docs import pages
 from webhook.kube.kinds.table import BUILT_IN
-from webhook.policy.jsonschema import json_schema
+from webhook.policy.schema import json_schema
 
 Json = dict[str, Any]
 

@@ -17,11 +17,10 @@ from tests.docs.walk import Reader
 from tests.history import recorded
 from tests.scenarios.uninstalling import leave_traces
 from webhook.kube.ledger import reports
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.reports import PolicyReport
-from webhook.policy.load import load
-from webhook.policy.published import published
-from webhook.policy.source import read_files
+from webhook.kube.ledger.reports import PolicyReport, report_crd
+from webhook.policy.build import published
+from webhook.policy.documents import read_files
+from webhook.policy.watch import load
 
 INSTALL = pages.ROOT / "docs" / "install.md"
 STANDALONE = pages.ROOT / "docs" / "standalone.md"

@@ -15,12 +15,12 @@ from tests.docs import page_tables, pages
 from tests.docs.excluded import EXCLUDED_COMMANDS, PROGRAMS
 from tests.popen import killed_on_failure
 from webhook.cli.main import main
-from webhook.core.model.reason import Code, Reason
+from webhook.core.model.reasons import Code, Reason
 from webhook.kube.objects.events import EventReason
-from webhook.observe.decisions import Phase
-from webhook.policy.load import load
+from webhook.observe.logs import Phase
+from webhook.policy.watch import load
 from webhook.server.http.handlers import decision_line
-from webhook.server.review.answer import Record
+from webhook.server.review.verdicts import Record
 
 SIGNALS = pages.ROOT / "docs" / "signals.md"
 MAKEFILE = (pages.ROOT / "Makefile").read_text()

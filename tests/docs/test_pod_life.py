@@ -1,7 +1,7 @@
 """The table of a pod's life on the page of reclaim is that of the code."""
 
 from tests.docs import pages
-from webhook.core.life.pod_life import TERMS
+from webhook.core.model.pod import TERMS
 
 
 def yes(value):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.docs import command_pages, pages
-from webhook.cli.review.outputs import Format
+from webhook.cli.review.command import Format
 
 
 @pytest.mark.parametrize("name", command_pages.pages())

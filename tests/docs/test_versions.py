@@ -7,7 +7,7 @@ import yaml
 from tests.control_plane.minors import NEWEST, OLDEST
 from tests.control_plane.versions import MINORS
 from tests.docs import pages
-from webhook.kube.objects.server_version import OLDEST as REQUIRED
+from webhook.kube.objects.keys import OLDEST as REQUIRED
 
 PAGE = pages.ROOT / "docs" / "versions.md"
 

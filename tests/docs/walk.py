@@ -19,7 +19,7 @@ from tests.docs import pages
 from tests.docs.alike import is_alike
 from tests.docs.excluded import EXCLUDED_COMMANDS
 from tests.docs.release import Release
-from webhook.kube.registration.inventory import WEBHOOKS
+from webhook.kube.registration.static_files import WEBHOOKS
 
 SECONDS = 480
 PATIENCE_SECONDS = 120

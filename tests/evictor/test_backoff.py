@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.evictor.backoff import LONG_SECONDS, TOGETHER_SECONDS, PodBackoff, TeamBackoff
+from webhook.evictor.unevictable import LONG_SECONDS, TOGETHER_SECONDS, PodBackoff, TeamBackoff
 
 
 class Clock:

@@ -9,8 +9,8 @@ from tests.evictor.test_executor import fill
 from webhook.core.model.policy import ReclaimRules
 from webhook.core.reclaim import reclaim
 from webhook.evictor import hold_manager
-from webhook.evictor.backoff import TOGETHER_SECONDS
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.evictor.unevictable import TOGETHER_SECONDS
+from webhook.kube.nodes.holds import rfc3339
 
 BOUND = ReclaimRules().longest_grace_seconds
 YEAR = 86_400 * 365

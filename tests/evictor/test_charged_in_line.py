@@ -9,13 +9,13 @@ from tests.core.support.waiting import waiting
 from tests.evictor.support.line import in_line
 from tests.evictor.support.stage import PODS, POOR, fill
 from webhook.core.explain.team_rows import ledger_row
+from webhook.core.model.amounts import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.policy import Enforcement, ReclaimRules
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
-from webhook.evictor.backoff import TOGETHER_SECONDS
+from webhook.core.quota.charges import InFlightCharge, LedgerRecord
 from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.unevictable import TOGETHER_SECONDS
 from webhook.kube.ledger.team_ledger import decode, encode
 from webhook.kube.objects import keys
 

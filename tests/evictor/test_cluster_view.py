@@ -1,7 +1,7 @@
 """The evictor's view of pods: those that share devices by a claim, and those whose labels were not written yet."""
 
 from tests.core.support import claims, make
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.evictor.cluster_view import ClusterView
 
 CLASS = claims.GPU_CLASS.implicit_resource

@@ -10,11 +10,11 @@ from tests.cluster.support.fake_api import Answer
 from tests.evictor.support.line import borrowed, in_line, tree
 from tests.evictor.support.moving import rules, scatter, wide
 from tests.evictor.support.stage import NO_ROOM, fill
-from webhook.core.model.defragment_rules import Window
 from webhook.core.model.policy import Enforcement
+from webhook.core.model.policy_addons import Window
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.dry_run import DryRun
-from webhook.evictor.moves.preview import MovePreview
+from webhook.evictor.executor import DryRun
+from webhook.evictor.moves.live import MovePreview
 
 
 @asynccontextmanager

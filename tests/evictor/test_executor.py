@@ -15,12 +15,12 @@ from tests.scenarios import serving
 from webhook.cluster.writes.evictions import Evicted
 from webhook.core.model.policy import Enforcement, ReclaimRules
 from webhook.core.reclaim.evictions import Evictions
-from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
+from webhook.core.reclaim.holds import EvictionTarget, NodeHold
 from webhook.evictor import executor as executors
 from webhook.evictor import hold_manager
-from webhook.evictor.actions import NodeActions
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
+from webhook.evictor.hold_manager import NodeActions
 from webhook.evictor.reporter import SentEviction
 from webhook.kube.objects.events import ObjectRef
 

@@ -10,7 +10,7 @@ from tests.evictor.support.line import borrowed, in_line, tree
 from tests.evictor.support.stage import PODS
 from webhook.core.model.policy import Enforcement, ReclaimRules
 from webhook.evictor import limit_reclaimer
-from webhook.evictor.backoff import TOGETHER_SECONDS
+from webhook.evictor.unevictable import TOGETHER_SECONDS
 from webhook.kube.objects import keys
 
 

@@ -8,10 +8,10 @@ import pytest
 from tests.cluster.support.fake_api import Answer
 from tests.evictor.support.stage import NODES, PODS
 from webhook.core.reclaim.reclaim_index import STUCK_SECONDS
-from webhook.evictor import lost_pods
+from webhook.evictor import repair
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.lost_pods import LostPods
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.evictor.repair import LostPods
+from webhook.kube.nodes.holds import rfc3339
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
 JOBS = "/apis/batch/v1/jobs"
@@ -73,7 +73,7 @@ async def test_a_pod_past_its_deadline_on_a_lost_node_is_marked_as_failed(stage)
     looker = Looker(stage)
     await looker.run(STUCK_SECONDS - 5)
     assert phase(stage, "train") == "Running"
-    await looker.run(5 + 2 * lost_pods.LOOK_SECONDS)
+    await looker.run(5 + 2 * repair.LOOK_SECONDS)
     assert phase(stage, "train") == "Failed"
     assert stage.reasons() == ["NodeLost"]
 
@@ -116,7 +116,7 @@ async def test_a_request_that_fails_is_repeated_after_a_pause(stage):
     job_pod(stage, "train", annotations=NOTE, deleted=90)
     lose(stage, "n0")
     stage.api.faults[f"get {JOB}"].append(Answer(500))
-    await Looker(stage).run(lost_pods.FAILED_SECONDS + 3 * lost_pods.LOOK_SECONDS)
+    await Looker(stage).run(repair.FAILED_SECONDS + 3 * repair.LOOK_SECONDS)
     assert phase(stage, "train") == "Failed"
     assert reads_of_job(stage) == 2
 

@@ -15,9 +15,9 @@ from tests.evictor.support.stage import NODES, PODS, Stage, fill
 from tests.examples import examples
 from tests.virtual_time import VirtualTimeLoop
 from webhook.cluster.api.client import connect
-from webhook.evictor.backoff import TRIES
 from webhook.evictor.hold_manager import HOLD_SECONDS
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.evictor.unevictable import TRIES
+from webhook.kube.nodes.holds import rfc3339
 
 GRACE_SECONDS = 30
 BOUND_SECONDS = TRIES * (HOLD_SECONDS + GRACE_SECONDS + 30)

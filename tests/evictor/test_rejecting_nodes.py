@@ -4,7 +4,7 @@ import asyncio
 
 from tests.evictor.support.stage import PODS
 from webhook.core.placement.rejecting_nodes import STRIKES
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.kube.nodes.holds import rfc3339
 
 
 def rejected(stage, on):

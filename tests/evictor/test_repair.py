@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from tests.evictor.support.stage import PODS
-from webhook.core.reclaim.stranded import STRANDED_SECONDS
+from webhook.core.reclaim.reclaim_index import STRANDED_SECONDS
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.repair import Repair
 from webhook.observe.logs import LineWriter, LogFormat, Logs

@@ -6,10 +6,9 @@ import pytest
 
 from tests.core.support.reclaim_pods import reclaim_pod
 from tests.evictor.support.stage import PODS, fill
-from webhook.core.reclaim.attempts import Attempts
-from webhook.evictor.backoff import TRIES
-from webhook.evictor.hold_manager import HOLD_SECONDS, LONGEST_SECONDS
-from webhook.evictor.scheduler_progress import BACKOFF_SECONDS, IDLE_SECONDS, SchedulerProgress
+from webhook.core.reclaim.evictions import Attempts
+from webhook.evictor.hold_manager import BACKOFF_SECONDS, HOLD_SECONDS, IDLE_SECONDS, LONGEST_SECONDS, SchedulerProgress
+from webhook.evictor.unevictable import TRIES
 
 GIVEN_UP = 30 + HOLD_SECONDS
 """When an unused hold ends: after the grace period of the victims."""

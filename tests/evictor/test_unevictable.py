@@ -10,11 +10,11 @@ from tests.evictor.support.stage import PODS, POOR, fill
 from tests.scenarios import serving
 from webhook.cluster.writes.evictions import EvictionObstacle, Refused
 from webhook.core.model.policy import ReclaimRules
+from webhook.core.reclaim.holds import EvictionTarget
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reservation import EvictionTarget
 from webhook.evictor import hold_manager, unevictable
 from webhook.evictor.unevictable import FIRST_SECONDS, LONGEST_BUDGET_SECONDS, LONGEST_SECONDS, Unevictable
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.kube.nodes.holds import rfc3339
 
 HALF_AN_HOUR = 1_800
 NOTICE = make.policy(*POOR.teams, reclaim=ReclaimRules(notice_seconds=30))

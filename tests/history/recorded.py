@@ -9,9 +9,8 @@ from pathlib import Path
 
 from tests import builders as b
 from tests.history.support import T0, row
-from webhook.history.store import Batch, HistoryStore
-from webhook.history.trace_row import ObjectRow, PodRow, PolicyRow, Trace
-from webhook.history.usage_row import INTERVAL_SECONDS
+from webhook.history.meter import INTERVAL_SECONDS
+from webhook.history.store import Batch, HistoryStore, ObjectRow, PodRow, PolicyRow, Trace
 
 UNTIL = T0 + 1800
 POLICY = """apiVersion: fairgate.dev/v1alpha1

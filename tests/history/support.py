@@ -1,6 +1,6 @@
 """Rows and clocks for tests of the history."""
 
-from webhook.history.usage_row import UsageKey, UsageKind, UsageRow
+from webhook.history.meter import UsageKey, UsageKind, UsageRow
 
 T0 = 1_700_000_100  # the start of an interval
 A100 = "A100"

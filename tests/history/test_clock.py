@@ -1,6 +1,6 @@
 """The clock of the record: even, and set only when the record is ready for it."""
 
-from webhook.history.clock import SteadyClock
+from webhook.history.recorder import SteadyClock
 
 
 class Times:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.history.support import T0
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
-from webhook.core.model.replica import Replica
+from webhook.core.model.amounts import NodeName, TeamName, Uid, WorkloadName
+from webhook.core.model.node import KeptPlace
+from webhook.core.model.pod import Replica
 from webhook.history.evicted_work import AHEAD_SECONDS, EvictedWork
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys, objects
-from webhook.kube.reclaim.holds import rfc3339
 
 UID = "u1"
 GPUS = 4

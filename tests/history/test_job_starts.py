@@ -1,8 +1,7 @@
 """When jobs start: single pods at once, gangs with their last pod."""
 
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import GangId
-from webhook.history.job_starts import JobPod, JobStarts
+from webhook.core.model.amounts import ONE_GPU, GangId
+from webhook.history.meter import JobPod, JobStarts
 
 
 def pod(gpus=1, *, created=100, gang=None, on_node=False):

@@ -8,13 +8,22 @@ from tests.core.support import make
 from tests.core.support.idle import rules
 from tests.core.support.waiting import waiting
 from tests.history.support import A100, T0, amounts
+from webhook.core.model.amounts import GangId, GpuModel, NodeName, TeamName, Uid, User
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import GangId, GpuModel, NodeName, TeamName, Uid, User
 from webhook.core.model.policy import Department
-from webhook.core.model.tier import Tier
-from webhook.history.meter import MAX_INTERVALS, Meter
-from webhook.history.totals import use_of
-from webhook.history.usage_row import INTERVAL_SECONDS, MAX_TEXT, MAX_USERS, OTHERS, UsageKey, UsageKind, bounded
+from webhook.history.meter import (
+    INTERVAL_SECONDS,
+    MAX_INTERVALS,
+    MAX_TEXT,
+    MAX_USERS,
+    OTHERS,
+    Meter,
+    UsageKey,
+    UsageKind,
+    bounded,
+)
+from webhook.history.recorder import use_of
 
 N0 = NodeName("n0")
 

@@ -9,16 +9,15 @@ from tests import builders as b
 from tests.core.support import make
 from tests.history.support import T0, Clock
 from webhook.cli.replay.recorded import world_of
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.core.model.names import NodeName
-from webhook.history import pod_log
-from webhook.history.pod_log import MAX_REFUSALS, PodLog
+from webhook.core.model.amounts import NodeName
+from webhook.core.model.node import Autoscaler
+from webhook.history import evicted_work
+from webhook.history.evicted_work import MAX_REFUSALS, PodLog
 from webhook.history.reader import read_trace
-from webhook.history.store import Batch, HistoryStore
-from webhook.history.trace_row import MAX_OBJECT_BYTES, SCALERS_OF_NAMESPACE, PodRow
-from webhook.kube.nodes.autoscalers import API, marks_of
+from webhook.history.store import MAX_OBJECT_BYTES, SCALERS_OF_NAMESPACE, Batch, HistoryStore, PodRow
+from webhook.kube.nodes.nodes import API, marks_of
 from webhook.kube.objects import objects
-from webhook.kube.workloads import scalers
+from webhook.kube.workloads import unknown_kinds
 
 N0 = NodeName("n0")
 REFUSED = PodRow("", "team-a", "job-1", "Job/job", "team-a", "ada", gpus=8.0, code="TeamLimitExceeded")
@@ -125,7 +124,7 @@ def test_a_tenant_who_invents_names_gets_a_bounded_number_of_rows(log):
 
 
 def test_more_pods_than_are_kept_between_two_batches_are_dropped_and_counted(world, log, monkeypatch):
-    monkeypatch.setattr(pod_log, "MAX_PENDING", 3)
+    monkeypatch.setattr(evicted_work, "MAX_PENDING", 3)
     for number in range(5):
         show(world, log, f"u{number}", node=N0)
     assert len(log.take().pods) == 3
@@ -170,11 +169,11 @@ def test_pods_that_ended_while_nothing_was_recorded_end_with_the_last_record(wor
 
 
 def test_a_crowd_of_one_team_displaces_its_own_pods_first(tmp_path, monkeypatch):
-    monkeypatch.setattr("webhook.history.trace_store.MAX_PODS", 50)
+    monkeypatch.setattr("webhook.history.store.MAX_PODS", 50)
     store = HistoryStore(tmp_path / "h.db")
     teams = ["a"] * 90 + ["b"] * 20
     rows = [PodRow(f"{team}{n}", team, "p", team=team, created=T0 + n) for n, team in enumerate(teams)]
-    store.write(Batch([], T0, pod_log.Notes(tuple((row, None) for row in rows), (), ()).trace()))
+    store.write(Batch([], T0, evicted_work.Notes(tuple((row, None) for row in rows), (), ()).trace()))
     store.prune(T0)
     store.close()
     teams = [each.team for each in read_trace(tmp_path / "h.db", 0, 2**40).pods]
@@ -204,13 +203,13 @@ def scaler(path, *, least=2):
     namespace, _, name = path.partition("/")
     written = b.autoscaler(name, namespace=namespace, minimum=least)
     written["metadata"]["annotations"] = {"long": "x" * 50_000}
-    return msgspec.json.decode(msgspec.json.encode(written), type=scalers.Autoscaler)
+    return msgspec.json.decode(msgspec.json.encode(written), type=unknown_kinds.Autoscaler)
 
 
 def test_what_scales_workloads_is_an_object_of_the_history(world, log, clock, tmp_path):
     store, web = HistoryStore(tmp_path / "h.db"), "team-a/Deployment/web"
     for found in (scaler("team-a/web", least=3), scaler("team-a/web"), None):
-        log.note(scalers.SCALERS, found, "team-a/web")
+        log.note(unknown_kinds.SCALERS, found, "team-a/web")
         store.write(Batch([], clock(), log.take().trace()))
         clock.seconds += 10
     store.close()
@@ -225,19 +224,19 @@ def test_what_scales_workloads_is_an_object_of_the_history(world, log, clock, tm
 
 def test_a_tenant_who_makes_autoscalers_without_end_displaces_neither_nodes_nor_those_of_others(log, clock, tmp_path):
     store, most = HistoryStore(tmp_path / "h.db"), SCALERS_OF_NAMESPACE
-    log.note(scalers.SCALERS, scaler("team-b/web"), "team-b/web")
+    log.note(unknown_kinds.SCALERS, scaler("team-b/web"), "team-b/web")
     for batch in range(3):
         paths = [f"team-a/w{batch}-{number}" for number in range(2 * most)]
         for path in paths:
-            log.note(scalers.SCALERS, scaler(path), path)
+            log.note(unknown_kinds.SCALERS, scaler(path), path)
         taken = log.take()
         assert len(taken.objects) == most + (batch == 0)
         store.write(Batch([], clock(), taken.trace()))
         for path in paths[:most]:
-            log.note(scalers.SCALERS, None, path)
+            log.note(unknown_kinds.SCALERS, None, path)
         clock.seconds += 10
         store.write(Batch([], clock(), log.take().trace()))
-    log.note(scalers.SCALERS, scaler("team-a/stays"), "team-a/stays")
+    log.note(unknown_kinds.SCALERS, scaler("team-a/stays"), "team-a/stays")
     store.write(Batch([], clock(), log.take().trace()))
     store.prune(T0)
     store.close()
@@ -248,9 +247,9 @@ def test_a_tenant_who_makes_autoscalers_without_end_displaces_neither_nodes_nor_
 
 
 def test_autoscalers_leave_room_for_nodes_in_a_batch(log, monkeypatch):
-    monkeypatch.setattr(pod_log, "MAX_PENDING", 10)
+    monkeypatch.setattr(evicted_work, "MAX_PENDING", 10)
     for number in range(20):
-        log.note(scalers.SCALERS, scaler(f"team-{number}/web"), f"team-{number}/web")
+        log.note(unknown_kinds.SCALERS, scaler(f"team-{number}/web"), f"team-{number}/web")
     node = msgspec.json.decode(b'{"metadata": {"name": "n0"}}', type=objects.Node)
     log.note("nodes", node, "n0")
     assert [row.kind for row, _ in log.take().objects] == ["HorizontalPodAutoscaler"] * 5 + ["Node"]

@@ -7,9 +7,7 @@ import pytest
 
 from tests.history.support import T0, row
 from webhook.history.reader import read_run_times, read_usage
-from webhook.history.schema import HistoryError
-from webhook.history.store import Batch, HistoryStore
-from webhook.history.trace_row import PodRow, Trace
+from webhook.history.store import Batch, HistoryError, HistoryStore, PodRow, Trace
 
 EVER = (0, 2**40)
 

@@ -10,14 +10,14 @@ import pytest
 
 from tests.core.support import make
 from tests.history.support import A100, T0, Clock, amounts
-from webhook.core.model.names import GpuModel, Namespace, NodeName, Uid
-from webhook.core.model.reason import Code, Reason
+from webhook.core.model.amounts import GpuModel, Namespace, NodeName, Uid
+from webhook.core.model.reasons import Code, Reason
+from webhook.history.meter import INTERVAL_SECONDS
 from webhook.history.reader import read_usage
 from webhook.history.recorder import AT_ONCE, UsageRecorder
-from webhook.history.usage_row import INTERVAL_SECONDS
-from webhook.kube.admission.review import Operation, Review
+from webhook.kube.admission.reviews import Operation, Review
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import objects
-from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 from webhook.observe.logs import LogFormat, open_logs
 

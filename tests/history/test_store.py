@@ -10,10 +10,9 @@ import textwrap
 import pytest
 
 from tests.history.support import T0, amounts, row
+from webhook.history.meter import INTERVAL_SECONDS
 from webhook.history.reader import read_usage
-from webhook.history.schema import HistoryError
-from webhook.history.store import Batch, HistoryBounds, HistoryStore
-from webhook.history.usage_row import INTERVAL_SECONDS
+from webhook.history.store import Batch, HistoryBounds, HistoryError, HistoryStore
 
 DAY = 86_400
 
@@ -77,7 +76,7 @@ def test_a_writer_that_is_killed_leaves_whole_batches(path):
     code = f"""
     from pathlib import Path
     from webhook.history.store import Batch, HistoryStore
-    from webhook.history.usage_row import UsageKey, UsageKind, UsageRow
+    from webhook.history.meter import UsageKey, UsageKind, UsageRow
     store = HistoryStore(Path({str(path)!r}))
     for number in range(10**6):
         keys = [UsageKey(UsageKind.WAITING, f"team-{{n}}") for n in range(50)]

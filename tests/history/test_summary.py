@@ -3,7 +3,8 @@
 import pytest
 
 from tests.history.support import A100, T0, row
-from webhook.history.summary import (
+from webhook.history.meter import INTERVAL_SECONDS, Recording
+from webhook.history.reader import (
     By,
     Ratios,
     merged,
@@ -14,7 +15,6 @@ from webhook.history.summary import (
     usage_by,
     whole_intervals,
 )
-from webhook.history.usage_row import INTERVAL_SECONDS, Recording
 
 HOUR = 3600
 ROWS = [

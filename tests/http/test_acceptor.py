@@ -14,15 +14,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from certs.folder import CertFolder
-from certs.reload import Reloader
+from certs.serving import CertFolder, Reloader
 from tests.server.support.harness import until
-from webhook.http import acceptor, server
-from webhook.http.acceptor import ACCEPTS, RETRY_SECONDS
-from webhook.http.bounds import Bounds
-from webhook.http.connections import Connections
-from webhook.http.listen import open_sockets
-from webhook.http.server import listening, server_of
+from webhook.http import server
+from webhook.http import server as acceptor
+from webhook.http.connections import Bounds, Connections
+from webhook.http.server import ACCEPTS, RETRY_SECONDS, listening, open_sockets, server_of
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from webhook.http.bounds import Bounds
+from webhook.http.connections import Bounds
 
 BOUNDS = Bounds(connections=4096, of_address=64, idle_seconds=1.0)
 NO_LIMIT = resource.RLIM_INFINITY

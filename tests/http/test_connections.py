@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.http.bounds import Bounds
-from webhook.http.connection import Connection
-from webhook.http.connections import Connections
+from webhook.http.connections import Bounds, Connection, Connections
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345"

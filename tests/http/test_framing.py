@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.http.framing import Arriving, Framing
+from webhook.http.connections import Arriving, Framing
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345"

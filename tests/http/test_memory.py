@@ -9,8 +9,8 @@ _PROGRAM = """
 import asyncio, re, sys
 from pathlib import Path
 from aiohttp import web
-from webhook.http.bounds import Bounds
-from webhook.http.listen import open_sockets
+from webhook.http.connections import Bounds
+from webhook.http.server import open_sockets
 from webhook.http.server import connections_of, listening
 
 MIB = 1024 * 1024

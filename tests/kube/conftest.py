@@ -3,11 +3,11 @@
 import pytest
 
 from tests import builders as b
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, NodeChoice
 from webhook.core.model.policy import Mode
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code, Reason
 
 
 def admit_of(node_choice=None, *, team="vision", tier=Tier.GUARANTEED, gpus=2, **fields):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from webhook.core.model.notify_rules import NotifyKind, NotifyRules, NotifyTarget
 from webhook.core.model.policy import Policy
-from webhook.notify.message import Item, Message, MessageSubject, Phase, Severity, State, Subject, item
+from webhook.core.model.policy_addons import NotifyKind, NotifyRules, NotifyTarget
+from webhook.notify.delivery import Item, Message, MessageSubject, Phase, Severity, State, Subject, item
 
 NOW = 1_795_659_000
 EVICTIONS = Subject(NotifyKind.EVICTIONS, "vision")

@@ -10,7 +10,7 @@ from typing import Any
 from tests.cluster.support.pki import Authority
 from tests.notify.made import NOW, policy
 from tests.notify.receiver import Receiver, folder_of
-from webhook.core.model.notify_rules import NotifyKind, NotifyTarget
+from webhook.core.model.policy_addons import NotifyKind, NotifyTarget
 from webhook.notify.notifier import Notifier
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.support.pki import Authority
 from tests.notify.receiver import folder_of, receiving, status
-from webhook.core.model.notify_rules import NotifyTarget, SecretHeader
+from webhook.core.model.policy_addons import NotifyTarget, SecretHeader
 from webhook.notify.delivery import SECONDS, Delivery, DeliveryError
 
 TOKEN = "xoxb-very-secret"

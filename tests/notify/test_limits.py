@@ -6,9 +6,9 @@ import pytest
 
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, node, policy, resident, team, world
-from webhook.core.model.names import GpuModel
+from webhook.core.model.amounts import GpuModel
 from webhook.core.model.policy import Share
-from webhook.notify.limits import limit_states
+from webhook.notify.outbox import limit_states
 
 NINE_TENTHS = Fraction(9, 10)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.notify.made import BEHIND, EVICTIONS, TROUBLE, evicted
 from tests.notify.process import Process
 from tests.notify.receiver import OK, receiving, status
-from webhook.core.model.notify_rules import NotifyKind, NotifyTemplate
+from webhook.core.model.policy_addons import NotifyKind, NotifyTemplate
 from webhook.notify.notifier import FLUSH_SECONDS, PROBE_SECONDS
 
 STATES = {NotifyKind.TROUBLE: {TROUBLE.name: BEHIND}}

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.notify.made import BEHIND, EVICTIONS, NOW, TARGET, TROUBLE, evicted
-from webhook.core.model.notify_rules import NotifyKind, NotifyTemplate
+from webhook.core.model.policy_addons import NotifyKind, NotifyTemplate
 from webhook.kube.ledger.reports import written_at
-from webhook.notify.message import MAX_ITEMS, Phase, Subject
+from webhook.notify.delivery import MAX_ITEMS, Phase, Subject
 from webhook.notify.outbox import (
     GATHER_LONGEST_SECONDS,
     GATHER_SECONDS,

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.notify.made import NOW
-from webhook.core.model.notify_rules import NotifyRules
+from webhook.core.model.policy_addons import NotifyRules
 from webhook.kube.ledger.reports import MAX_REFUSED, RefusedReport, ReplicaReport
-from webhook.notify.refusals import FRESH_SECONDS, RefusalCounter, RefusalWindow
+from webhook.notify.notifier import FRESH_SECONDS, RefusalCounter, RefusalWindow
 
 RULES = NotifyRules(refusals=20, refusals_within_seconds=600)
 

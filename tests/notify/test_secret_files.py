@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.notify.secret_files import MAX_BYTES, SecretError, read_line, read_secret
+from webhook.notify.delivery import MAX_BYTES, SecretError, read_line, read_secret
 
 
 def mounted(folder, **files):

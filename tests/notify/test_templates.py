@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tests.docs import pages
 from tests.examples import examples
 from tests.notify.made import evicted, message
-from webhook.core.model.notify_rules import NotifyKind, NotifyTemplate
-from webhook.notify.message import (
+from webhook.core.model.policy_addons import NotifyKind, NotifyTemplate
+from webhook.notify.delivery import (
     MAX_ITEMS,
     MAX_NAME,
+    MAX_SLACK_CHARACTERS,
     MAX_TEXT,
     Message,
     MessageSubject,
@@ -21,8 +22,8 @@ from webhook.notify.message import (
     Severity,
     bounded,
     item,
+    render,
 )
-from webhook.notify.templates import MAX_SLACK_CHARACTERS, render
 
 PAGE = pages.ROOT / "docs" / "notify.md"
 

@@ -4,12 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from certs.authority import make_ca, make_leaf, new_key
-from certs.pair import certificate_to_pem
+from certs.authority import certificate_to_pem, make_ca, make_leaf, new_key
 from tests.notify.made import NOW
 from webhook.kube.ledger.reports import ReplicaReport, written_at
-from webhook.notify.message import Severity
-from webhook.notify.troubles import trouble_states
+from webhook.notify.delivery import Severity
+from webhook.notify.notifier import trouble_states
 
 
 def report(*, age=0, **more):

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 from prometheus_client import CollectorRegistry
 
-from webhook.core.explain.cluster_use import ClusterUse
-from webhook.core.explain.job_waits import Start
+from webhook.core.explain.line_rows import Start
+from webhook.core.explain.node_rows import ClusterUse
 from webhook.observe.gpu_time import MAX_NODES, EvictedGpus, GpuHolder, GpuTimeMetrics, NodeGpus
 
 SECONDS, USED = "fairgate_gpu_seconds_total", "fairgate_node_gpus_used"

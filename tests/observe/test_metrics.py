@@ -4,19 +4,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.core.support.departments import department
 from tests.core.support.make import gpus, node, pod, policy, resident, team, world
 from tests.core.support.waiting import waiting
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.line.entries import Way
+from webhook.core.model.amounts import ONE_GPU, TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName
 from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.tier import Tier
-from webhook.core.queue.verdict import Way
-from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.charges import flight_of
 from webhook.core.world.listed_charges import assume_listed
-from webhook.observe.decisions import Phase
-from webhook.observe.ledger_metrics import LedgerState
+from webhook.observe.evictor import ReclaimMetrics
+from webhook.observe.logs import Phase
 from webhook.observe.metrics import Metrics
-from webhook.observe.process import LeaderStatus
-from webhook.observe.reclaim import ReclaimMetrics
+from webhook.observe.processes import LeaderStatus, LedgerState
 
 VISION = TeamName("vision")
 

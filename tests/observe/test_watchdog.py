@@ -7,9 +7,8 @@ import re
 import time
 
 from tests.server.support.harness import until
-from webhook.observe.logs import LogFormat, open_logs
-from webhook.observe.process import Component, ProcessMetrics
-from webhook.observe.watchdog import STALL_LOGGED_SECONDS, Watchdog
+from webhook.observe.logs import STALL_LOGGED_SECONDS, LogFormat, Watchdog, open_logs
+from webhook.observe.processes import Component, ProcessMetrics
 
 
 def spin(seconds):

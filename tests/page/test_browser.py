@@ -14,11 +14,11 @@ from tests import builders as b
 from tests.page.support.pages import decided, named, served, state_of
 from tests.page.support.pictures import cluster_objects, cluster_policy
 from tests.page.support.windows import DARK, LIVE, NARROW, WIDE, opened_at
-from webhook.core.explain.likely_start import Run
-from webhook.core.model.names import NodeName, Uid
+from webhook.core.explain.line_places import Run
+from webhook.core.model.amounts import NodeName, Uid
 from webhook.kube.objects import objects
-from webhook.kube.pod.existing_pods import to_resident
-from webhook.page.live.cluster_watch import note_pod
+from webhook.kube.pod.existing import to_resident
+from webhook.page.live.cluster_state import note_pod
 
 VIEWS = {
     "map": "/",

@@ -8,7 +8,7 @@ import pytest
 from tests import builders as b
 from tests.page.support.pages import named, sample_objects, served, state_of
 from tests.page.support.windows import DARK, NARROW, OVERFLOWING, WIDE, opened_at
-from webhook.page.views.viewer import Viewer
+from webhook.page.views.teams import Viewer
 
 TINTS = """() => { const map = document.querySelector('#map canvas');
     const canvas = new OffscreenCanvas(map.width, map.height);

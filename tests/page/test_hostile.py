@@ -9,10 +9,10 @@ import pytest
 from tests import builders as b
 from tests.core.support import make
 from tests.page.support.pages import named, served, state_of, waiting
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
 from webhook.core.model.pod import Owner
 from webhook.kube.objects import objects
-from webhook.kube.pod.waiting_pods import to_waiting
+from webhook.kube.pod.waiting import to_waiting
 
 pytestmark = pytest.mark.slow
 

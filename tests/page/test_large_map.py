@@ -7,7 +7,7 @@ import pytest
 from tests.page.conftest import Window
 from tests.page.support.large_cluster import add_pod, filled
 from tests.page.support.pages import served, state_of
-from webhook.core.model.names import Uid
+from webhook.core.model.amounts import Uid
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.page.support.large_cluster import add_line, filled
 from tests.page.support.pages import state_of
-from webhook.page.live.line import COMPUTED, SharedLine
-from webhook.snapshots import Snapshots
+from webhook.files import Snapshots
+from webhook.page.live.readable import COMPUTED, SharedLine
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

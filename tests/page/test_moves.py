@@ -6,8 +6,8 @@ import re
 from tests.cli.defragment.test_defragment import POLICY, pending, pod, scattered
 from tests.page.support.pages import named, policy_of, served, state_of
 from tests.page.test_viewers import Here, OneViewer
-from webhook.page.views.viewer import Viewer
-from webhook.snapshots import TooLongError
+from webhook.files import TooLongError
+from webhook.page.views.teams import Viewer
 
 
 def shown(found, viewer=None, snapshots=None):

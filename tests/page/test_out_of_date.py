@@ -9,7 +9,7 @@ from tests.page.support.pages import named, served, state_of
 from tests.page.support.windows import LIVE, opened_at
 from webhook.page.live import hub
 from webhook.page.root import PageSettings
-from webhook.page.views.viewer import EVERYTHING
+from webhook.page.views.teams import EVERYTHING
 
 BANNER = "() => { const banner = document.getElementById('banner'); return banner.hidden ? '' : banner.textContent; }"
 

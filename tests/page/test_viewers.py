@@ -17,7 +17,7 @@ from tests import builders as b
 from tests.examples import examples
 from tests.page.support.pages import FORM, decided, named, policy_of, served, state_of, waiting
 from webhook.page.views import decisions
-from webhook.page.views.viewer import Viewer
+from webhook.page.views.teams import Viewer
 
 NAMESPACES = ("ns-ada", "ns-bob", "ns-cyd", "ns-dot")
 TEAMS = {"squad-one": ("ns-ada", "ns-bob"), "squad-two": ("ns-cyd",)}  # ns-dot has none

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.core.support.make import gpus
-from webhook.core.model.amount import UNLIMITED
+from webhook.core.model.amounts import UNLIMITED
 from webhook.core.model.policy import Share
-from webhook.policy.load import load
-from webhook.policy.problems import PolicyError
+from webhook.policy.documents import PolicyError
+from webhook.policy.watch import load
 
 TEAM = "teams: [{name: a, namespaces: [a], department: %s}]\n"
 HOLDS_8 = "teams: [{name: a, namespaces: [a], department: d, gpus: {guaranteed: 8}, models: {A100: {guaranteed: 6}}}]\n"

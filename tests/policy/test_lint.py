@@ -5,13 +5,13 @@ import json
 import pytest
 
 from tests import builders as b
-from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.model.node import Autoscaler
 from webhook.core.world.world import World
-from webhook.kube.nodes.autoscalers import objects_of
+from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.build import build
 from webhook.policy.lint import lint
-from webhook.policy.load import read_draft
+from webhook.policy.watch import read_draft
 
 HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
 GOOD_TEAM = "teams: [{name: v, namespaces: [vision]}]\n"

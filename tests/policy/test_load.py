@@ -5,8 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED
-from webhook.core.model.idle_rules import IdleAction, IdleTerms
+from webhook.core.model.amounts import ONE_GPU, UNLIMITED
+from webhook.core.model.constraints import Effect, Operator, Requirement, Tier, Toleration
+from webhook.core.model.demand import Shape
 from webhook.core.model.policy import (
     OPERATOR_NAMESPACES,
     LabelSelector,
@@ -15,13 +16,12 @@ from webhook.core.model.policy import (
     Policy,
     QueueRules,
     UnknownTeam,
+    UserKey,
+    UserSource,
 )
-from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
-from webhook.core.model.shape import Shape
-from webhook.core.model.tier import Tier
-from webhook.core.model.user_rules import UserKey, UserSource
-from webhook.policy.load import load
-from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.core.model.policy_addons import IdleAction, IdleTerms
+from webhook.policy.documents import PolicyError, PolicyUnreadable
+from webhook.policy.watch import load
 
 FULL = """
 teams:

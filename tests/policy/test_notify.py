@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from webhook.core.model.notify_rules import NotifyKind, NotifyTarget, NotifyTemplate, SecretHeader
-from webhook.policy.load import load
-from webhook.policy.notify import MAX_TARGETS, MAX_URL
-from webhook.policy.problems import PolicyError
+from webhook.core.model.policy_addons import NotifyKind, NotifyTarget, NotifyTemplate, SecretHeader
+from webhook.policy.addons import MAX_TARGETS, MAX_URL
+from webhook.policy.documents import PolicyError
+from webhook.policy.watch import load
 
 TARGET = "notify: {targets: [{name: t, %s}]}"
 OK = "url: 'https://h/x'"

@@ -4,8 +4,8 @@ import pytest
 
 from tests.policy.idle_problems import IDLE_PROBLEMS
 from tests.policy.queue_problems import QUEUE_PROBLEMS, TEAM
-from webhook.policy.load import load
-from webhook.policy.problems import PolicyError
+from webhook.policy.documents import PolicyError
+from webhook.policy.watch import load
 
 POOL = "pools: [{name: p%s}]"
 

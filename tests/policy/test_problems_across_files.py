@@ -4,8 +4,8 @@ import pytest
 
 from tests.policy.queue_problems import TEAM
 from tests.policy.test_problems import POOL
-from webhook.policy.load import load
-from webhook.policy.problems import PolicyError
+from webhook.policy.documents import PolicyError
+from webhook.policy.watch import load
 
 ACROSS_FILES = {
     "a team": (

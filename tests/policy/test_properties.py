@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.model.amount import UNLIMITED, format_gpus, format_limit
+from webhook.core.model.amounts import UNLIMITED, format_gpus, format_limit
 from webhook.core.model.policy import Policy
-from webhook.policy.load import parse
-from webhook.policy.problems import PolicyError
+from webhook.policy.documents import PolicyError
+from webhook.policy.watch import parse
 
 names = st.text("abz09", min_size=1, max_size=4)
 thousandths = st.integers(0, 64_000)

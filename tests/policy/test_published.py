@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from webhook.policy.load import load, parse
-from webhook.policy.published import published
-from webhook.policy.source import read_files
+from webhook.policy.build import published
+from webhook.policy.documents import read_files
+from webhook.policy.watch import load, parse
 
 POLICIES = Path(__file__).parents[2] / "policies"
 FILES = [POLICIES / "default", *sorted((POLICIES / "examples").glob("*.yaml"))]

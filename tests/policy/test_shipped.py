@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from webhook.core.model.amount import ONE_GPU
-from webhook.policy.jsonschema import json_schema
-from webhook.policy.load import load
-from webhook.policy.spec import Spec
+from webhook.core.model.amounts import ONE_GPU
+from webhook.policy.schema import json_schema
+from webhook.policy.values import Spec
+from webhook.policy.watch import load
 
 POLICIES = Path(__file__).parents[2] / "policies"
 README = (POLICIES / "README.md").read_text()

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from webhook.policy.problems import PolicyError
+from webhook.policy.documents import PolicyError
 from webhook.policy.watch import INTERVAL_SECONDS, PolicyHolder
 
 HEADER = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from webhook.core.model.workload_rules import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
-from webhook.policy.load import load
-from webhook.policy.problems import PolicyError
+from webhook.core.model.policy import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
+from webhook.policy.documents import PolicyError
+from webhook.policy.watch import load
 
 KIND = "{group: example.com, kind: Run, resource: runs, pods: [{template: spec.template}]}"
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from certs.authority import make_ca, make_leaf, new_key
-from certs.pair import certificate_to_pem, key_to_pem
+from certs.authority import certificate_to_pem, key_to_pem, make_ca, make_leaf, new_key
 from certs.serving import utc_now
 from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.cluster import ControlPlane

@@ -17,8 +17,8 @@ from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.standing_fairgate import TIER, FairgateServer, serve_fairgate
 from webhook.core.model.demand import Demand
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.kinds.kind_row import NO_RELATED, Related
 from webhook.kube.kinds.model import PodSet, Workload
-from webhook.kube.kinds.related import NO_RELATED, Related
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects import objects
 from webhook.kube.pod.demands import read_demand

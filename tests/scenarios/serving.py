@@ -21,7 +21,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import wait_for
 from webhook.cli.main import main
-from webhook.policy.load import load
+from webhook.policy.watch import load
 
 ROOT = Path(__file__).parents[2]
 FAIRGATE = (sys.executable, "-m", "webhook")

@@ -11,8 +11,8 @@ from tests.control_plane.objects import GPU, pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_bound, wait_for
 from tests.scenarios.serving import ROOT
 from tests.scenarios.standing_fairgate import serve_fairgate
-from webhook.kube.ledger.definition import definition
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.ledger.reports import definition
+from webhook.kube.ledger.team_ledger import team_ledger_crd
 
 pytestmark = pytest.mark.cluster
 

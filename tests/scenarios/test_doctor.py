@@ -7,8 +7,7 @@ from base64 import b64encode
 import pytest
 from click.testing import CliRunner
 
-from certs.authority import make_ca, new_key
-from certs.pair import certificate_to_pem
+from certs.authority import certificate_to_pem, make_ca, new_key
 from certs.serving import utc_now
 from tests.control_plane.api import ApiError
 from tests.control_plane.cleanup import ADMISSION, REPORTS

@@ -18,7 +18,7 @@ from tests.scenarios.evictor import fill
 from tests.scenarios.serving import wait_policy, write_policy
 from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 from tests.scenarios.uninstalling import HOLD, TAINT, gated, register
-from webhook.kube.registration.inventory import REGISTERED_GUARDS, WEBHOOKS
+from webhook.kube.registration.static_files import REGISTERED_GUARDS, WEBHOOKS
 
 pytestmark = pytest.mark.cluster
 

@@ -5,7 +5,7 @@ import pytest
 from tests.control_plane.api import ApiError
 from tests.control_plane.workbench import wait_for
 from tests.core.model.test_gpu_names import GPUS, OTHERS
-from webhook.kube.registration.conditions import gpu_name_expression, quoted
+from webhook.kube.registration.registration import gpu_name_expression, quoted
 
 pytestmark = pytest.mark.cluster
 

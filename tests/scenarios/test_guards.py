@@ -19,11 +19,10 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_namespace, wait_for
 from tests.scenarios.guarded import guarded_by
 from tests.scenarios.serving import TIER
-from webhook.core.model.names import Namespace, NodeName, Uid
-from webhook.core.reclaim.held_nodes import held_nodes
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold
-from webhook.kube.registration.held_nodes import create_body
-from webhook.policy.load import load
+from webhook.core.model.amounts import Namespace, NodeName, Uid
+from webhook.core.reclaim.holds import Beneficiary, NodeHold, held_nodes
+from webhook.kube.registration.static_files import create_body
+from webhook.policy.watch import load
 
 pytestmark = pytest.mark.cluster
 

@@ -21,7 +21,7 @@ from tests.scenarios.manifests import (
 from tests.scenarios.predicted import assert_examples_as_predicted, assert_predicted
 from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.whole_gangs import assert_starts_whole
-from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.kind_row import Related
 
 pytestmark = pytest.mark.cluster
 

@@ -9,7 +9,7 @@ from tests.control_plane.api import STRATEGIC_PATCH, ApiError
 from tests.control_plane.minors import at_least, needs
 from tests.control_plane.objects import GPU, pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_phase, wait_unschedulable
-from webhook.core.model.names import CPU, NodeName
+from webhook.core.model.amounts import CPU, NodeName
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_world

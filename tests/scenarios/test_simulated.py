@@ -18,14 +18,13 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import evictor, held_nodes
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import CPU, MEMORY, ONE_GPU, PODS, Namespace, NodeName, ResourceName, TeamName, User
 from webhook.core.model.demand import demand_of
-from webhook.core.model.names import CPU, MEMORY, PODS, Namespace, NodeName, ResourceName, TeamName, User
 from webhook.core.model.pod import Pod
 from webhook.core.world.world import World
 from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.world_file.world_file import parse_world
-from webhook.policy.load import load
+from webhook.policy.watch import load
 from webhook.simulation.engine import Simulation
 from webhook.simulation.task import Evictions, Refusals, Settings, Task, TaskRecord, TaskState
 

@@ -16,8 +16,8 @@ from tests.scenarios import serving, uninstalling
 from tests.scenarios.gpu_adder import adding_gpus
 from tests.scenarios.standing_fairgate import DECISION, TIER, serve_fairgate
 from webhook.cli.main import main
-from webhook.kube.registration.held_guards import PARAMETRIC
-from webhook.kube.registration.inventory import REGISTERED_GUARDS, WEBHOOKS
+from webhook.kube.registration.guards import PARAMETRIC
+from webhook.kube.registration.static_files import REGISTERED_GUARDS, WEBHOOKS
 
 pytestmark = [pytest.mark.cluster, needs("1.37", "before, registration by files is off")]
 

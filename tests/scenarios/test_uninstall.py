@@ -26,11 +26,9 @@ from tests.scenarios.uninstalling import (
     uninstall,
 )
 from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.uninstall.plan import Step, plan
-from webhook.cluster.uninstall.removal import Uninstallation
-from webhook.cluster.uninstall.scope import Scope, Tempo
-from webhook.cluster.uninstall.survey import survey
-from webhook.kube.registration.inventory import DEFINITIONS, REGISTERED_GUARDS, WEBHOOKS, leases
+from webhook.cluster.uninstall.removal import Step, Uninstallation, plan
+from webhook.cluster.uninstall.survey import Scope, Tempo, survey
+from webhook.kube.registration.static_files import DEFINITIONS, REGISTERED_GUARDS, WEBHOOKS, leases
 
 pytestmark = pytest.mark.cluster
 

@@ -18,7 +18,7 @@ from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wai
 from tests.scenarios.serving import total
 from tests.scenarios.standing_fairgate import serve_fairgate
 from webhook.cli.main import main
-from webhook.kube.objects.usage_access import AUDIENCE, READER, TOKEN_HEADER
+from webhook.kube.objects.keys import AUDIENCE, READER, TOKEN_HEADER
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 

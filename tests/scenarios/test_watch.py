@@ -17,9 +17,9 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, list_pods, make_namespace
 from tests.scenarios.relay import Relay
 from webhook.cluster.api.client import connect
+from webhook.cluster.watch.event_stream import Pace
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.watch.pace import Pace
-from webhook.cluster.watch.watched_kind import WatchedKind
+from webhook.cluster.watch.kinds import WatchedKind
 from webhook.kube.objects import objects
 
 pytestmark = pytest.mark.cluster

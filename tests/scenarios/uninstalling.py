@@ -17,9 +17,9 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, wait_for
 from tests.scenarios import serving
 from webhook.cli.main import main
-from webhook.kube.registration.inventory import (
+from webhook.kube.registration.static_files import (
     DEFINITIONS,
-    HELD_ROOM,
+    HELD_ROOM_OBJECT,
     REGISTERED_GUARDS,
     ROLES,
     WEBHOOKS,
@@ -63,15 +63,21 @@ def leave_traces(cluster: ControlPlane, namespace: str, folder: Path, *, node: s
     register(cluster, folder)
     held = {"nodes": {node: ["u"]}, "namespaces": [], "namespacePatterns": []}
     spec = {**held, "exemptPatterns": [], "namespaceSelectors": []}
-    made = {"apiVersion": HELD_ROOM.api_version, "kind": HELD_ROOM.kind, "metadata": {"name": HELD_ROOM.name}}
-    cluster.api.create(HELD_ROOM.path.rpartition("/")[0], made | {"spec": spec})
+    made = {
+        "apiVersion": HELD_ROOM_OBJECT.api_version,
+        "kind": HELD_ROOM_OBJECT.kind,
+        "metadata": {"name": HELD_ROOM_OBJECT.name},
+    }
+    cluster.api.create(HELD_ROOM_OBJECT.path.rpartition("/")[0], made | {"spec": spec})
 
 
 def register(cluster: ControlPlane, folder: Path) -> None:
     """Apply `fairgate manifests` for a server that is down; the guards are in force at the end."""
     serving.write_policy(folder, POLICY)
     cluster.kubectl("apply", "-f", "-", stdin=serving.manifests(policy=folder, url="https://127.0.0.1:1"))
-    wait_for(cluster, lambda: cluster.api.exists(HELD_ROOM.path.rpartition("/")[0]), what="HeldNodes are defined")
+    wait_for(
+        cluster, lambda: cluster.api.exists(HELD_ROOM_OBJECT.path.rpartition("/")[0]), what="HeldNodes are defined"
+    )
     serving.wait_guarded(cluster)
 
 

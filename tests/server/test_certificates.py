@@ -20,7 +20,7 @@ from tests.server.support.harness import read_log, settings_for, until
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.certificates import CertificateStatus, open_certificates, report
-from webhook.server.http.probes import Readiness
+from webhook.server.http.handlers import Readiness
 from webhook.server.settings import CertSecret, LiveCluster, StartupError
 
 

@@ -1,9 +1,19 @@
 """Builders of simulations: a small cluster, teams, tasks of so many GPUs."""
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED
+from webhook.core.model.amounts import (
+    CPU,
+    MEMORY,
+    ONE_GPU,
+    PODS,
+    UNLIMITED,
+    GangId,
+    Namespace,
+    NodeName,
+    ResourceName,
+    TeamName,
+)
+from webhook.core.model.constraints import Gang
 from webhook.core.model.demand import demand_of
-from webhook.core.model.gang import Gang
-from webhook.core.model.names import CPU, MEMORY, PODS, GangId, Namespace, NodeName, ResourceName, TeamName
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Defaults, OnLimit, OnNoRoom, Policy, ReclaimRules, Share, Team

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.loads import QUEUES, T0, policy_of, simulated, task, team, waits, world_of
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.amounts import ONE_GPU, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import Defaults, Enforcement, OnLimit, QueueRules, ReclaimRules
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.simulation.engine import Simulation
 from webhook.simulation.task import Evictions, Refusals, Settings, TaskState

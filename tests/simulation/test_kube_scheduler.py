@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.loads import GPU, T0, policy_of, simulated, task, team, world_of
+from webhook.core.model.amounts import GpuModel, NodeName, PoolName
+from webhook.core.model.constraints import HELD, Effect, NodeTerm, Operator, Requirement, Taint, Toleration
 from webhook.core.model.decision import NodeChoice
-from webhook.core.model.names import GpuModel, NodeName, PoolName
 from webhook.core.model.policy import Mode, Pool
-from webhook.core.model.selector import HELD, Effect, NodeTerm, Operator, Requirement, Taint, Toleration
+from webhook.simulation.cluster import Binding, binding_for, patched_constraints, with_hold
 from webhook.simulation.engine import Simulation
-from webhook.simulation.kube_scheduler import Binding, binding_for, patched_constraints, with_hold
 
 POD = task("t", "a", 1).pod
 MODEL = "nvidia.com/gpu.product"

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from tests.simulation.loads import T0, policy_of, simulated, task, team, waits, world_of
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import DepartmentName
+from webhook.core.model.amounts import ONE_GPU, DepartmentName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import Defaults, Department, OnLimit, ReclaimRules, Share
-from webhook.core.model.tier import Tier
 
 HOME = Department(DepartmentName("home"), None, Share(4 * ONE_GPU, 4 * ONE_GPU))
 

@@ -4,15 +4,15 @@ import json
 
 from tests import builders as b
 from tests.simulation.loads import T0, policy_of, simulated, task, team, world_of
-from webhook.core.model.names import WorkloadName
+from webhook.core.model.amounts import WorkloadName
+from webhook.core.model.pod import Replica
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.model.replica import Replica
 from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys
-from webhook.kube.reclaim.holds import rfc3339
 from webhook.kube.world_file.world_file import parse_world
-from webhook.simulation.forecast.present import Present, as_created
+from webhook.simulation.forecast.coarse_line import Present, as_created
 
 WEB = WorkloadName("b/Deployment/web")
 TEAMS = policy_of(team("a", 4), team("b", 0))

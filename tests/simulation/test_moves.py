@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.loads import QUEUES, policy_of, simulated, task, team, waits, world_of
-from webhook.core.model.defragment_rules import DefragmentRules
 from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom
+from webhook.core.model.policy_addons import DefragmentRules
 from webhook.simulation.moves import LOOK_SECONDS, PLAN_SECONDS
 from webhook.simulation.task import Evictions, MovedTiers, Settings, TaskState
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from tests.builders import decision_of
 from tests.cases.test_cases import ask, open_reviewer, pod
 from tests.examples import examples
+from webhook.core.model.amounts import Namespace, ordinal
 from webhook.core.model.decision import Deny, Queue
-from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
-from webhook.core.model.text import ordinal
-from webhook.simulation.simulate import Simulator, read_template
+from webhook.simulation.trial_pods import Simulator, read_template
 
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.simulation.loads import policy_of, task, team, world_of
 from webhook.core.explain.line_places import places
-from webhook.core.explain.queue_rows import QueueReader
-from webhook.core.model.names import User
-from webhook.core.model.run_time import RunTime
+from webhook.core.explain.line_rows import QueueReader
+from webhook.core.model.amounts import User
+from webhook.core.model.pod import RunTime
 from webhook.simulation.engine import Simulation
 
 SAID = st.builds(RunTime, st.integers(0, 10**8), st.integers(0, 10**8), st.sampled_from(["", "ignored"]))

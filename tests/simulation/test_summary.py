@@ -4,8 +4,7 @@ import pytest
 
 from tests.simulation.loads import QUEUES, T0, policy_of, task, team, world_of
 from webhook.simulation.engine import Simulation
-from webhook.simulation.series import Recorder
-from webhook.simulation.summary import Interval, interval, summary_of
+from webhook.simulation.summary import Interval, Recorder, interval, summary_of
 
 
 def summary(world, *tasks, points=4):

@@ -5,18 +5,24 @@ import yaml
 
 from tests.cases.test_cases import node, pod
 from tests.core.support.make import resident
-from webhook.core.gangs.gang_plans import GangPlan
+from webhook.core.line.gangs import GangPlan
+from webhook.core.model.amounts import Namespace, Uid
+from webhook.core.model.constraints import MAX_MEMBERS
 from webhook.core.model.decision import Admit
-from webhook.core.model.gang import MAX_MEMBERS
-from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.pod import CONTROLLER
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_world
-from webhook.policy.load import load
-from webhook.simulation.simulate import Simulator, read_template
-from webhook.simulation.whole_gangs import GangRole, judge_whole, waiting_members, waits_for_gang
+from webhook.policy.watch import load
+from webhook.simulation.trial_pods import (
+    GangRole,
+    Simulator,
+    judge_whole,
+    read_template,
+    waiting_members,
+    waits_for_gang,
+)
 
 TEAM = {"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": 20, "limit": 40}, "onLimit": "queue"}
 GANG = {"kueue.x-k8s.io/pod-group-name": "g"}

@@ -6,25 +6,29 @@ from typing import Final
 
 import click
 
-from webhook.cli.command import command, of, option, path_option
-from webhook.cli.options import enforce_option, lease_option
-from webhook.cli.service import (
+from webhook.cli.options import (
     cannot_start,
+    command,
     end_restored,
+    enforce_option,
+    lease_option,
     listen_address,
     log_format_option,
     notify_secrets_option,
+    of,
+    option,
+    path_option,
     policy_folder_option,
     run_service,
 )
-from webhook.cluster.api.errors import ClusterError, RestoredError
+from webhook.cluster.api.client import ClusterError, RestoredError
 from webhook.cluster.writes.lease import lease_timing
+from webhook.core.model.amounts import printable_lines
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.text import printable_lines
-from webhook.core.reclaim.stranded import STRANDED_SECONDS
+from webhook.core.reclaim.reclaim_index import STRANDED_SECONDS
 from webhook.evictor.root import EvictorSettings, run
 from webhook.observe.logs import LogFormat
-from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.policy.documents import PolicyError, PolicyUnreadable
 from webhook.server.settings import Address
 
 _EXAMPLES: Final = """\b

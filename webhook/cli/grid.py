@@ -1,4 +1,6 @@
-"""Tables for terminals and pipes, and the one rule for all of them where room is short.
+"""Tables for a terminal: columns, wrapped cells, reasons.
+
+Tables for terminals and pipes, and the one rule for all of them where room is short.
 
 Names and numbers are never broken. Where a table is wider than its terminal, headings and texts break at spaces, and
 lists behind their commas, down to LEAST characters. If that is not enough, columns are left out in the order of their
@@ -9,10 +11,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Annotated, Any, Final
 
+import click
+import msgspec
 from rich.cells import cell_len
 from rich.text import Text
+
+from webhook.core.model.amounts import printable
+from webhook.core.model.reasons import Reason, facts_json
+from webhook.files import InputError
 
 LEAST: Final = 24
 """The width to which texts are narrowed before a column is left out."""
@@ -182,3 +190,46 @@ def _beside(cells: Sequence[Sequence[Text]], columns: Iterable[Column], widths: 
             if at < last:
                 line.append(("" if is_right else room) + _GAP)
         yield line
+
+
+# A reason as data, in every `-o json` that has reasons.
+
+
+Facts = Annotated[
+    dict[str, Any],
+    msgspec.Meta(description="what the text says, by name; amounts of GPUs are texts, as in 2, 0.5 or 3/7"),
+]
+
+
+class ReasonReport(msgspec.Struct):
+    """One reason, with its stable code and its facts."""
+
+    code: str
+    message: str
+    facts: Facts
+
+    @classmethod
+    def of(cls, reason: Reason) -> "ReasonReport":
+        """Return a reason as data."""
+        return cls(reason.code, reason.text, facts_json(reason.statement))
+
+
+# Terminal output. It has names chosen by users, which must not break a table or send control sequences.
+
+
+class Line(Text):
+    """Text on one line; line breaks, ANSI sequences and other control characters are escaped."""
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        super().__init__(printable(text), style)
+
+
+def print_problems(error: InputError) -> None:
+    """Print an error to standard error: one line, or a line for each of its problems."""
+    for problem in error.problems:
+        print_error(problem)
+
+
+def print_error(problem: object) -> None:
+    """Print a problem to standard error, on one line."""
+    click.echo(f"fairgate: {printable(str(problem))}", err=True)

@@ -1,4 +1,7 @@
-"""Reads a live cluster once, as far as the user's rights allow, and the policy in force there."""
+"""A world read from a live cluster, and what of it could not be read.
+
+What part of a cluster a command could read, and notes on the rest, with the rights that would show it.
+"""
 
 import asyncio
 import time
@@ -8,31 +11,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import click
 import msgspec
 
-from webhook.cli.coverage import ASK, Coverage
-from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.namespace import own_namespace
-from webhook.cluster.reads.listing import list_objects, load
-from webhook.cluster.reads.permitted_read import read_permitted
-from webhook.cluster.watch.autoscalers import find_autoscalers
-from webhook.cluster.watch.watched_kind import WatchedKind
+from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, connect
+from webhook.cluster.api.requests import own_namespace
+from webhook.cluster.reads.listing import ReadScope, list_objects, load, read_permitted
+from webhook.cluster.watch.feed import find_autoscalers
+from webhook.cluster.watch.kinds import WatchedKind
 from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.reports import read_report
-from webhook.core.model.amount import Units, parse_amount
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName, Units, parse_amount
+from webhook.core.model.node import Autoscaler
 from webhook.core.model.policy import Enforcement, Policy
-from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.quota.ledger_moves import department_of
-from webhook.core.world.anonymous_world import AnonymousWorld
-from webhook.core.world.hidden_usage import Totals, Unnamed
+from webhook.core.quota.charges import InFlightCharge
+from webhook.core.quota.usage import department_of
+from webhook.core.world.nameless import AnonymousWorld, Totals, Unnamed
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room
 from webhook.kube.ledger.team_ledger import charges_of
-from webhook.kube.nodes.autoscalers import objects_of
+from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import (
     FAILED_PODS,
@@ -42,8 +41,109 @@ from webhook.kube.world_file.world_objects import (
     WorldKind,
     has_ended_for_good,
 )
-from webhook.policy.load import parse, with_enforcement
-from webhook.policy.problems import PolicyError
+from webhook.policy.documents import PolicyError
+from webhook.policy.watch import parse, with_enforcement
+
+_CAPACITY = frozenset({"nodes", "pods"})
+_RECENT_SECONDS = 30
+"""A younger world needs no mention of its age: it is renewed every ten seconds."""
+
+ASK = f"ask an admin for `kubectl create clusterrolebinding fairgate-NAME --clusterrole={keys.VIEWER} --user=NAME`"
+"""What a person does who lacks the right to read what Fairgate publishes."""
+
+_RARE = frozenset(
+    {
+        *("podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"),
+        *("horizontalpodautoscalers", "devicetaintrules", "poddisruptionbudgets", "limitranges", "persistentvolumes"),
+    }
+)
+"""Kinds that few pods depend on: notes name them only if no other kind is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What was read of a live cluster. A file is always read completely.
+
+    `has_totals`: the usage of all teams was read, if it was needed. `room_age` is how old the anonymous world is that
+    stands for nodes and pods which were not read, in seconds; None if there is none, and `why_no_room` says why.
+    `has_charges`: the TeamLedgers were read, which list the charges that no pod shows yet.
+    """
+
+    extents: tuple[ReadScope, ...] = ()
+    has_totals: bool = True
+    room_age: float | None = None
+    why_no_room: str = ""
+    has_charges: bool = True
+
+    @property
+    def missing(self) -> tuple[ReadScope, ...]:
+        """The kinds that were not read completely."""
+        return tuple(extent for extent in self.extents if not extent.is_all)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether all nodes and all pods were read, each with its name."""
+        return not any(extent.resource in _CAPACITY for extent in self.missing)
+
+    @property
+    def is_room_known(self) -> bool:
+        """Whether free capacity is known: of all nodes and pods, or of the anonymous world."""
+        return self.has_names or self.room_age is not None
+
+    def is_partial(self, resource: str) -> bool:
+        """Whether a kind was not read completely."""
+        return any(extent.resource == resource for extent in self.missing)
+
+    def covers(self, resource: str, namespace: str) -> bool:
+        """Whether a kind was read in a namespace."""
+        return not any(e.resource == resource and namespace not in e.namespaces for e in self.missing)
+
+    def notes(self) -> list[str]:
+        """Return what is missing, and what would show it."""
+        charges = [] if self.has_charges else [f"charges of pods that are still to start are unknown: {ASK}"]
+        return [*charges, *self._of_kinds()]
+
+    def _of_kinds(self) -> list[str]:
+        if not self.missing:
+            return []
+        if self.room_age is not None and not self.has_names:
+            old = f", as of {self.room_age:.0f} s ago" if self.room_age >= _RECENT_SECONDS else ""
+            return [f"of other namespaces pods are counted and not named{old}"]
+        none = [extent.resource for extent in self.missing if not extent.namespaces]
+        some = [extent for extent in self.missing if extent.namespaces]
+        parts = [_all_of(none)] if none else []
+        parts += (
+            [f"{_all_of([e.resource for e in some])} outside of namespace {_names(some[0].namespaces)}"] if some else []
+        )
+        notes = [f"you may not list {'; '.join(parts)}"]
+        if self.is_partial("pods") and not self.has_totals:
+            notes.append("usage counts only the pods shown, and may be higher")
+        if not self.is_room_known:
+            notes.append(f"free room is unknown: {self.why_no_room or ASK}")
+        return notes
+
+    def print_note(self) -> None:
+        """Print one line on standard error: the most important of the notes."""
+        if notes := self.notes():
+            click.echo(f"fairgate: {notes[-1]}", err=True)
+
+
+COMPLETE = Coverage()
+"""Nothing is missing."""
+
+
+def _all_of(resources: list[str]) -> str:
+    shown = [name for name in resources if name not in _RARE] or resources
+    return _names(shown)
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(names))
+    return ", ".join(listed[:-1]) + f" and {listed[-1]}" if len(listed) > 1 else "".join(listed)
+
+
+# Reads a live cluster once, as far as the user's rights allow, and the policy in force there.
+
 
 ENDED_PODS: Final = "500"
 MAX_ROOM_SECONDS: Final = 600.0

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.explain.beside import Evictor, fetch_evictor
+from webhook.cli.explain.reclaim import Evictor, fetch_evictor
 from webhook.cli.live_cluster import read_ended
-from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ApiConnection, ClusterError, connect
 from webhook.cluster.writes.reports import read_report
-from webhook.core.explain.range_scores import RangeScores
+from webhook.core.explain.line_places import RangeScores
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects.keys import OWN_NAMESPACE

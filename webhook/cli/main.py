@@ -1,9 +1,14 @@
-"""The `fairgate` command: one group, each subcommand imported only when it is called."""
+"""The group; commands by name.
+
+The `fairgate` command: one group, each subcommand imported only when it is called.
+"""
 
 import importlib
+import sys
 from typing import Any, Final
 
 import click
+from click.shell_completion import ShellComplete
 
 from webhook import __version__
 from webhook.cli.options import colors
@@ -19,7 +24,7 @@ COMMANDS: Final = {
     "policy": "webhook.cli.policy:policy",
     "queue": "webhook.cli.queue.command:queue",
     "replay": "webhook.cli.replay.command:replay",
-    "report": "webhook.cli.report.command:report",
+    "report": "webhook.cli.report:report",
     "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
     "simulate": "webhook.cli.simulate.command:simulate",
@@ -97,3 +102,27 @@ def main() -> None:
 def plugin() -> None:
     """Run as `kubectl fairgate`."""
     main(prog_name="kubectl fairgate")
+
+
+# `kubectl_complete-fairgate`: kubectl calls it to complete `kubectl fairgate …`.
+
+
+# Further completions that kubectl offers, as numbers of cobra's ShellCompDirective.
+_FILES: Final = 0
+_NOTHING: Final = 4
+_FOLDERS: Final = 16
+
+
+def kubectl_complete() -> None:
+    """Print one completion per line, with its help after a tab; the last line has the directive."""
+    *words, incomplete = sys.argv[1:] or [""]
+    directive = _NOTHING
+    for item in ShellComplete(main, {}, "kubectl fairgate", "").get_completions(words, incomplete):
+        match item.type:
+            case "file":
+                directive = _FILES
+            case "dir":
+                directive = _FOLDERS
+            case _:
+                click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+    click.echo(f":{directive}")

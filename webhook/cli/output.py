@@ -1,4 +1,7 @@
-"""What a command writes, and how it ends where it cannot: on a full disk, into a closed pipe, by Ctrl-C."""
+"""Output of commands: texts of amounts, JSON and YAML, how a command ends.
+
+Formats numbers the same way in all commands.
+"""
 
 import errno
 import os
@@ -6,9 +9,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
+import msgspec
+
+from webhook import yaml_text
+from webhook.cli.options import Layout
+from webhook.core.model.amounts import column_gpus, escaped, plural, plural_gpus, span
+
+__all__ = ["column_gpus", "plural", "plural_gpus", "span", "wait_text"]
+
+
+def wait_text(seconds: float) -> str:
+    """Return a wait for a column."""
+    return "0" if seconds < 1 else span(seconds)
+
+
+# What a command writes, and how it ends where it cannot: on a full disk, into a closed pipe, by Ctrl-C.
+
 
 INTERRUPTED: Final = 130
 """The status of a shell for a command that SIGINT ended; others that read a status take it for no answer."""
@@ -73,7 +92,7 @@ def ending_well() -> Iterator[None]:
 
 
 def _print(problem: str) -> None:
-    from webhook.cli.terminal import print_error  # noqa: PLC0415 - slow to import, and --help needs none of it
+    from webhook.cli.grid import print_error  # noqa: PLC0415 - slow to import, and --help needs none of it
 
     print_error(problem)
 
@@ -87,3 +106,34 @@ def _close_output() -> None:
             continue
         with suppress(OSError, ValueError):
             os.dup2(nowhere, stream.fileno())
+
+
+# Serializes data as JSON or YAML.
+
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def to_json(data: object) -> str:
+    """Return data as JSON, indented by two spaces; what a terminal would not show as it is, is escaped."""
+    return escaped(msgspec.json.format(msgspec.json.encode(data), indent=2).decode(), escape=_json_escape) + "\n"
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
+
+
+def to_yaml(data: object) -> str:
+    """Return data as YAML."""
+    return yaml_text.to_yaml(msgspec.to_builtins(data), width=120)
+
+
+def to_data(data: object, layout: Layout) -> str:
+    """Return data in one of the layouts for programs."""
+    return to_yaml(data) if layout is Layout.YAML else to_json(data)
+
+
+def schema_of(data: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, list[T] included
+    """Return the JSON Schema (draft 2020-12) of a type."""
+    return {"$schema": DIALECT, **msgspec.json.schema(data)}

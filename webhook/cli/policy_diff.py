@@ -1,31 +1,92 @@
-"""The effect of a policy edit on pods that run or wait in line: judged under both policies, the differences shown."""
+"""`fairgate policy diff` and `from-quotas`.
 
+`fairgate policy from-quotas`: print a policy with the limits of existing ResourceQuotas.
+"""
+
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import Field, fields, replace
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, BinaryIO, Final, NamedTuple
 
+import click
 import msgspec
 
-from webhook.cli.formatting import plural
-from webhook.cli.grid import Grid, number, prose
+from webhook.cli.grid import Grid, Line, number, print_error, prose
+from webhook.cli.output import plural
 from webhook.cli.screen import Screen
-from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
-from webhook.core.model.amount import UNLIMITED, format_gpus
-from webhook.core.model.defragment_rules import DefragmentRules
+from webhook.core.model.amounts import UNLIMITED, Namespace, NodeName, format_gpus, printable
+from webhook.core.model.decision import as_asked
 from webhook.core.model.demand import Demand
-from webhook.core.model.idle_rules import IdleAction
-from webhook.core.model.names import Namespace, NodeName
-from webhook.core.model.notify_rules import NotifyRules, NotifyTarget
-from webhook.core.model.original_request import as_asked
 from webhook.core.model.policy import Policy
-from webhook.core.model.reason import cause_of, refusal_text, waits_for
-from webhook.core.quota.team import is_hidden
+from webhook.core.model.policy_addons import DefragmentRules, IdleAction, NotifyRules, NotifyTarget
+from webhook.core.model.reasons import cause_of, refusal_text, waits_for
+from webhook.core.quota.shares import is_hidden
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping, text
-from webhook.simulation.simulate import Template, read_template
+from webhook.kube.workloads.expand import flattened
+from webhook.kube.workloads.unknown_kinds import QuotaShare, shares_of
+from webhook.policy.sections import BUILT_IN
+from webhook.simulation.trial_pods import Template, read_template
+from webhook.yaml_text import DocumentError, read_documents
+
+_HEAD = """apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams:
+"""
+_TAIL = """defaults:
+  unknownTeam: preemptible  # namespaces without a quota keep working
+"""
+
+
+@click.command(
+    "from-quotas",
+    epilog="""\b
+Examples:
+  kubectl get resourcequotas --all-namespaces -o json | fairgate policy from-quotas - > policy.yaml
+
+\b
+Exit status: 0 printed, 1 no quota limits GPUs, 2 the quotas cannot be read.""",
+)
+@click.argument("quotas", metavar="FILE|-", type=click.File("rb"))
+def from_quotas(quotas: BinaryIO) -> None:
+    """Print a policy with the limits of existing ResourceQuotas.
+
+    Each namespace with a quota on GPUs becomes a team whose limit equals its guaranteed share, so no team borrows yet.
+    What has no counterpart is printed to standard error.
+    """
+    try:
+        found = flattened(read_documents(quotas.read()))
+        shares = shares_of((each for each in found if each.get("kind") == "ResourceQuota"), BUILT_IN)
+    except (DocumentError, ValueError) as error:
+        print_error(f"the quotas cannot be read: {error}")
+        sys.exit(2)
+    for line in (line for share in shares for line in share.left_out):
+        click.echo(printable(f"left out: {line}"), err=True)
+    teams = [share for share in shares if share.gpus]
+    if not teams:
+        print_error("no quota limits a resource that counts as a GPU")
+        sys.exit(1)
+    click.echo(_written(teams), nl=False)
+
+
+def _written(shares: Iterable[QuotaShare]) -> str:
+    return _HEAD + "".join(map(_team, shares)) + _TAIL
+
+
+def _team(share: QuotaShare) -> str:
+    gpus = format_gpus(share.gpus)
+    return (
+        f"  - name: {share.namespace}\n"
+        f"    namespaces: [{share.namespace}]\n"
+        f"    gpus: {{guaranteed: {gpus}, limit: {gpus}}}\n"
+    )
+
+
+# The effect of a policy edit on pods that run or wait in line: judged under both policies, the differences shown.
+
 
 _REFUSED: Final = "refused"
 _QUEUED: Final = "queued"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from webhook.cli.grid import Grid, wrapped
 from webhook.cli.options import shows_progress
-from webhook.core.model.text import plural
+from webhook.core.model.amounts import plural
 
 Part = Grid | Text | str
 

@@ -7,22 +7,26 @@ from typing import Final
 
 import click
 
-from webhook.cli.command import command, of, option, path_option
-from webhook.cli.options import enforce_option, lease_option
-from webhook.cli.service import (
+from webhook.cli.options import (
     cannot_start,
+    command,
     end_restored,
+    enforce_option,
+    lease_option,
     listen_address,
     log_format_option,
     notify_secrets_option,
+    of,
+    option,
+    path_option,
     policy_folder_option,
     run_service,
 )
-from webhook.cluster.api.errors import ClusterError, RestoredError
+from webhook.cluster.api.client import ClusterError, RestoredError
 from webhook.core.model.policy import Enforcement
 from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds
 from webhook.observe.logs import LogFormat
-from webhook.server.http.request_target import parse_duration
+from webhook.server.http.replies import parse_duration
 from webhook.server.root import run
 from webhook.server.settings import (
     DRAIN_SECONDS,

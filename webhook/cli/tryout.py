@@ -18,13 +18,11 @@ import click
 import jsonpatch
 import msgspec
 
-from webhook.cli.command import command, option, path_option
-from webhook.cli.service import cannot_start, run_service
-from webhook.core.model.amount import parse_gpus
-from webhook.core.model.text import plural_gpus
+from webhook.cli.options import cannot_start, command, option, path_option, run_service
+from webhook.core.model.amounts import parse_gpus, plural_gpus
 from webhook.kube.objects import objects
 from webhook.kube.pod.constraints import read_placement
-from webhook.kube.pod.existing_pods import chosen_nodes
+from webhook.kube.pod.existing import chosen_nodes
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
 from webhook.server.settings import Address, FileWorld, ServerSettings, StartupError

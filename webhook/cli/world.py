@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.command import PolicyOptions, command, option
+from webhook.cli.options import PolicyOptions, command, option
 from webhook.cli.output import write_file
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def world(options: Options) -> None:
 
 
 def _saved(options: Options) -> "tuple[str, Pseudonyms | None]":
+    from webhook.cli.output import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.screen import progress  # noqa: PLC0415
-    from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.world_source import choose_policy, read_objects  # noqa: PLC0415
     from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy  # noqa: PLC0415
     from webhook.kube.world_file.world_objects import has_ended_for_good, kept_fields  # noqa: PLC0415
@@ -94,7 +94,7 @@ def _saved(options: Options) -> "tuple[str, Pseudonyms | None]":
 
 
 def _names(pseudonyms: "Pseudonyms") -> str:
-    from webhook.cli.serialization import to_json  # noqa: PLC0415
+    from webhook.cli.output import to_json  # noqa: PLC0415
 
     def rows() -> Iterator[dict[str, str]]:
         for (kind, name), pseudonym in pseudonyms.given.items():

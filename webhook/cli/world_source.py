@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import msgspec
 
-from webhook.cli.coverage import COMPLETE, Coverage
-from webhook.cli.formatting import plural, span
-from webhook.cluster.reads.permitted_read import ReadScope
+from webhook.cli.live_cluster import COMPLETE, Coverage
+from webhook.cli.output import plural, span
+from webhook.cluster.reads.listing import ReadScope
 from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
 from webhook.core.model.policy import Mode, Policy
-from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.listed_charges import assume_marked
+from webhook.core.world.nameless import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
-from webhook.input_error import InputError
+from webhook.files import InputError
 from webhook.kube.objects import keys
-from webhook.kube.pod.existing_pods import EndedPod
+from webhook.kube.pod.existing import EndedPod
 from webhook.kube.workloads.expand import flattened
-from webhook.kube.world_file.stream import Unreadable, read_stream
-from webhook.kube.world_file.world_file import parse_objects, read_world
-from webhook.policy.load import load
+from webhook.kube.world_file.world_file import Unreadable, parse_objects, read_stream, read_world
+from webhook.policy.watch import load
 from webhook.server.settings import FileWorld, LiveCluster
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ def other_products(source: Source) -> str:
 
 async def _other_products(kubeconfig: Path | None) -> str:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
-    from webhook.cluster.reads.other_products import read_other_products  # noqa: PLC0415
+    from webhook.cluster.reads.installation import read_other_products  # noqa: PLC0415
 
     async with await connect(kubeconfig) as connection:
         found = await read_other_products(connection)
@@ -206,8 +205,7 @@ async def _other_products(kubeconfig: Path | None) -> str:
 async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[WatchedWorld]:
     """Yield a world that is kept up to date by watches, once everything was listed. Raises WorldError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
-    from webhook.cluster.watch.autoscalers import AutoscalerWatch  # noqa: PLC0415
-    from webhook.cluster.watch.feed import Feed  # noqa: PLC0415
+    from webhook.cluster.watch.feed import AutoscalerWatch, Feed  # noqa: PLC0415
 
     world = World(policy)
     world.tick(int(time.time()))

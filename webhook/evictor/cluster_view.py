@@ -1,28 +1,41 @@
-"""The evictor's view of the cluster: the world, the index of its GPU pods, and the holds that nodes state."""
+"""What an evictor sees.
+
+The evictor's view of the cluster: the world, the index of its GPU pods, and the holds that nodes state.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from webhook import __version__
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.watch.autoscalers import AutoscalerWatch, FoundAutoscalers
-from webhook.cluster.watch.feed import Feed
+from webhook.cluster.watch.feed import AutoscalerWatch, Feed, FoundAutoscalers
 from webhook.cluster.watch.world_kinds import reclaim_kinds
-from webhook.core.line_reclaim.line_pods import as_charged
-from webhook.core.model.names import NodeName, Uid
+from webhook.cluster.writes.events import EventWriter, OwnerEvent
+from webhook.cluster.writes.lease import Lease
+from webhook.core.model.amounts import NodeName, Uid, format_gpus
 from webhook.core.model.policy import Policy
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.model.policy_addons import NotifyKind
+from webhook.core.quota.charges import InFlightCharge
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import NodeHold
-from webhook.core.tiers.adoption import unlabeled_borrowers
-from webhook.core.tiers.shadow_labels import ShadowLabels
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.reclaim.victims import Victim
+from webhook.core.starting.line_reclaim import as_charged
+from webhook.core.tiers.shadow_labels import ShadowLabels, unlabeled_borrowers
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.kube.ledger.reports import ReplicaReport, shortened
+from webhook.kube.nodes.holds import is_marked, read_node_hold, rfc3339
 from webhook.kube.objects import objects
-from webhook.kube.reclaim.holds import is_marked, read_node_hold
+from webhook.kube.objects.events import Event, EventReason, ObjectRef
+from webhook.notify.delivery import Item, Subject, item
+from webhook.observe.evictor import ReclaimMetrics
+from webhook.observe.logs import Logs
+from webhook.observe.processes import Component
+from webhook.policy.watch import PolicyHolder
 
 
 class ClusterView:
@@ -173,3 +186,93 @@ class ClusterView:
         if marked:  # its taint keeps other pods off than before, or none any more
             self.world.rejecting_nodes.changes.note(NodeName(name))
         self.changed.set()
+
+
+# What the parts of a leading evictor share: the cluster as it sees it, and the ways to change and report it.
+
+
+def controller_ref(gpu_pod: ReclaimPod) -> ObjectRef | None:
+    """Return the controller of a pod as Events and lookups refer to it; None for a pod without one."""
+    if (made_by := gpu_pod.controller) is None:
+        return None
+    return ObjectRef(made_by.kind, gpu_pod.namespace, made_by.name, made_by.uid, made_by.api_version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictorContext:
+    """One evictor's view and tools. `why_stale` returns why the view may not be current; `clock` gives Unix time.
+
+    `notify_owner` queues Events on owners of pods, `notify` messages to people.
+    """
+
+    cluster_view: ClusterView
+    connection: ApiConnection
+    events: EventWriter
+    notify_owner: Callable[[OwnerEvent], None]
+    notify: Callable[[Subject, Item], None]
+    logs: Logs
+    metrics: ReclaimMetrics
+    why_stale: Callable[[], str | None]
+    is_leading: Callable[[], bool]
+    clock: Callable[[], float]
+
+    @property
+    def may_act(self) -> bool:
+        """Whether policy is enforced, and what is seen is fresh."""
+        return self.cluster_view.world.policy.is_enforced and self.why_stale() is None
+
+    def report(self, pod: ReclaimPod | Victim | EvictionTarget | Beneficiary, reason: EventReason, text: str) -> None:
+        """Record an Event on a pod."""
+        self.events.record(Event(ObjectRef("Pod", pod.namespace, pod.name, pod.uid), reason, text))
+
+    def report_on_controller(self, gpu_pod: ReclaimPod, reason: EventReason, text: str, *, series: str) -> None:
+        """Record an Event on the controller of a pod; those of one series become one with a count."""
+        if (owner := controller_ref(gpu_pod)) is not None:
+            self.notify_owner(OwnerEvent(owner, reason, text, series))
+
+    def notify_people(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
+        """Have people of a pod's team get a message about it."""
+        gpus, at = format_gpus(gpu_pod.demand.gpus), rfc3339(int(self.clock()))
+        self.notify(
+            Subject(kind, gpu_pod.team),
+            item(text, at=at, namespace=gpu_pod.namespace, name=gpu_pod.name, gpus=gpus),
+        )
+
+
+# What one evictor reports of itself: policy, watches and leadership.
+
+
+@dataclass(frozen=True, slots=True)
+class EvictorState:
+    """The sources of an evictor's report."""
+
+    holder: PolicyHolder
+    lease: Lease
+    why_not_ready: Callable[[], str | None]
+    unevictable: Callable[[], list[str]]
+    unserved: Callable[[], list[str]]
+    moving: Callable[[], str]
+    idle_problem: Callable[[], str]
+    notify_problems: Callable[[], list[str]]
+    left_out: Callable[[], list[str]]
+
+    def report(self, at: str) -> ReplicaReport:
+        """Return the evictor's state now; `at` is the time of day."""
+        policy, why = self.holder.current, self.why_not_ready()
+        return ReplicaReport(
+            component=Component.EVICTOR,
+            at=at,
+            version=__version__,
+            policy=policy.hash,
+            enforce=policy.enforce.value,
+            policy_problem=shortened(self.holder.problem or ""),
+            leading=self.lease.is_leading,
+            election=shortened(self.lease.problem or ""),
+            not_ready=[shortened(f"world: {why}")] if why else [],
+            unevictable=[shortened(text) for text in self.unevictable()],
+            unserved=[shortened(text) for text in self.unserved()],
+            moving=shortened(self.moving()),
+            idle_problem=shortened(self.idle_problem()),
+            notify=[shortened(text) for text in self.notify_problems()],
+            left_out=self.left_out(),
+        )

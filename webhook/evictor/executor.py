@@ -1,19 +1,118 @@
-"""Carries out the actions on one node: first its hold, then tolerations and notices, then evictions."""
+"""Carries out a plan; dry run.
+
+Dry run: shows which pods would be evicted for which, or moved, each time that changes.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes import evictions, holds
+from webhook.cluster.api.client import ApiError, ClusterError
+from webhook.cluster.writes import evictions
 from webhook.cluster.writes.evictions import Evicted, Later, Refused
-from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.held_nodes import HeldNodes
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
-from webhook.evictor.actions import LimitActions, NodeActions
-from webhook.evictor.evictor_context import EvictorContext
-from webhook.evictor.hold_manager import HoldManager
+from webhook.core.model.amounts import NodeName, TeamName, Uid, gpus_text, plural_gpus
+from webhook.core.reclaim.costs import Move, NoPlan, Round
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, HeldNodes, NodeHold
+from webhook.core.reclaim.limit_plan import LimitMove
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.reclaim.snapshot import pods_within_share, select_pods, take_snapshot
+from webhook.core.starting.line_reclaim import plan_line
+from webhook.evictor.cluster_view import ClusterView, EvictorContext
+from webhook.evictor.hold_manager import HoldManager, LimitActions, NodeActions
+from webhook.evictor.moves.live import MovePreview
+
+SETTLE_SECONDS: Final = 0.25
+"""Pause before each look: a dry run is not urgent."""
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""When to look without a change: minimum runtimes end."""
+
+
+class DryRun:
+    """Plans as the evictor does, without any action."""
+
+    def __init__(
+        self,
+        cluster_view: ClusterView,
+        moves: MovePreview,
+        *,
+        why_stale: Callable[[], str | None],
+        show: Callable[[str], None],
+        clock: Callable[[], float],
+        is_due: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._is_due = is_due
+        self._clock = clock
+        self._cluster_view = cluster_view
+        self._moves = moves
+        self._why_stale = why_stale
+        self._show = show
+
+    async def run(self) -> None:
+        """Show plans until cancelled."""
+        shown: list[str] = []
+        while True:
+            self._cluster_view.changed.clear()
+            if self._is_due() and self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
+                lines = await self._lines()
+                if lines != shown:
+                    shown = lines
+                    for line in lines:
+                        self._show(line)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._cluster_view.changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _lines(self) -> list[str]:
+        self._cluster_view.update_tiers()
+        reclaim_index, world = self._cluster_view.reclaim_index, self._cluster_view.world
+        now = int(self._clock())
+        world.tick(now)
+        selected = select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=now)
+        found = (
+            plan(selected.waiting, take_snapshot(reclaim_index, world, now=now)) if selected.waiting else Round((), ())
+        )
+        in_line = plan_line(world, reclaim_index, partial(take_snapshot, reclaim_index, world, now=now))
+        lines = [_line(move) for move in found.moves]
+        lines += [_limit_line(move) for move in in_line.moves if move.levels]
+        lines += [
+            f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"
+            for each in found.refused + in_line.refused
+            if each.cause is not NoPlan.FITS
+        ]
+        lines += [] if found.moves else await self._moves.lines()  # reclaim goes first
+        return lines or ["no pod waits for borrowed GPUs"]
+
+
+def _who(waiting: ReclaimPod) -> str:
+    return f"{waiting.namespace}/{waiting.name} ({plural_gpus(waiting.demand.gpus)}, team {waiting.team})"
+
+
+def _limit_line(move: LimitMove) -> str:
+    who, limits = _who(move.waiting), " and ".join(move.levels)
+    if not move.victims:
+        return f"{who}: would get room under the limits of {limits} that becomes free"
+    names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
+    return f"{who}: would get room under the limits of {limits}, {len(move.victims)} evicted: {names}"
+
+
+def _line(move: Move) -> str:
+    who = _who(move.waiting)
+    if not move.victims:
+        return f"{who}: would get room on {move.node} that becomes free"
+    names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
+    return (
+        f"{who}: would get room on {move.node}, {len(move.victims)} evicted: {names} "
+        f"(gangs broken {move.cost.gangs}, GPUs beyond need {gpus_text(move.cost.surplus)})"
+    )
+
+
+# Carries out the actions on one node: first its hold, then tolerations and notices, then evictions.
+
 
 _T = TypeVar("_T")
 
@@ -48,7 +147,7 @@ class Executor:
     async def carry_out(self, node_actions: NodeActions, progress: HoldManager) -> None:
         """Carry out the actions on a node: no pod is evicted before the node states for which pod."""
         if node_actions.is_news and self._is_leading():
-            await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.node_hold))
+            await self._limited(evictions.write_hold(self._connection, node_actions.node, node_actions.node_hold))
             progress.wrote(node_actions.node, node_actions.node_hold)
         node_hold = node_actions.node_hold
         if node_hold is None:
@@ -84,29 +183,29 @@ class Executor:
     async def keep_room(self, waiting: Beneficiary, *, since: int | None) -> None:
         """Have room under limits kept for a pod in line; None: keep none."""
         if self._is_leading():
-            await self._limited(holds.keep_room(self._connection, waiting, since=since))
+            await self._limited(evictions.keep_room(self._connection, waiting, since=since))
 
     async def lock(self, held: HeldNodes) -> None:
         """Publish the held nodes: the API server keeps other pods off these, and off no others."""
         if self._is_leading():
-            await holds.lock_nodes(self._connection, held)
+            await evictions.lock_nodes(self._connection, held)
 
     async def withdraw_notices(self, targets: Iterable[EvictionTarget]) -> None:
         """Withdraw the announcements of evictions; one that cannot be withdrawn keeps none of the others."""
         for target in targets:
             with suppress(ClusterError):
-                await self._limited(holds.take_notice_back(self._connection, target))
+                await self._limited(evictions.take_notice_back(self._connection, target))
 
     async def _tolerate_hold(
         self, beneficiary: Beneficiary, node_hold: NodeHold, progress: HoldManager, *, is_first: bool
     ) -> None:
-        await self._limited(holds.tolerate_hold(self._connection, beneficiary, node_hold.id, is_first=is_first))
+        await self._limited(evictions.tolerate_hold(self._connection, beneficiary, node_hold.id, is_first=is_first))
         progress.admitted(beneficiary, node_hold)
 
     async def _give_notice(self, target: EvictionTarget, team: TeamName, node: NodeName, progress: HoldManager) -> None:
         """Announce an eviction on the victim; one that cannot be changed is evicted without, at the same time."""
         with suppress(ApiError):
-            await self._limited(holds.give_notice(self._connection, target, team))
+            await self._limited(evictions.give_notice(self._connection, target, team))
         progress.noticed(target, node)
 
     async def _evict(self, target: EvictionTarget, node: NodeName, progress: HoldManager) -> None:

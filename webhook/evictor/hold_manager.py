@@ -1,26 +1,156 @@
-"""Manages the holds of all nodes for one leader: adds plans, ends holds, and returns the next actions for each node.
+"""Holds by node.
 
-The table of evictions has the state of each victim; a new leader takes over the holds that the nodes state.
+What is to be done next: on one node, or for one pod that room under limits is kept for.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.reclaim.held_room import current, holds, is_served, is_short, waits_for
-from webhook.core.reclaim.reclaim_plan import Move
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
-from webhook.evictor.actions import NodeActions
-from webhook.evictor.backoff import PodBackoff, TeamBackoff
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.core.model.amounts import NodeName, TeamName, Uid
+from webhook.core.model.node import KeptPlace
+from webhook.core.placement.unused_nodes import NodeChanges
+from webhook.core.reclaim.costs import Move
+from webhook.core.reclaim.evictions import Attempts
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.reclaim.refused_nodes import RefusedNodes
+from webhook.core.reclaim.snapshot import current, holds, is_served, is_short, waits_for
+from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.reporter import EvictionReporter, SentEviction
-from webhook.evictor.scheduler_progress import SchedulerProgress
-from webhook.evictor.unevictable import Unevictable
+from webhook.evictor.unevictable import PodBackoff, TeamBackoff, Unevictable
+
+
+@dataclass(frozen=True, slots=True)
+class NodeActions:
+    """The pending actions on one node.
+
+    `node_hold` is None where nothing is held; `is_news`: the node does not state that yet. `first` are those
+    of `to_tolerate` without any toleration yet.
+    """
+
+    node: NodeName
+    node_hold: NodeHold | None
+    is_news: bool
+    to_tolerate: tuple[Beneficiary, ...] = ()
+    first: frozenset[Uid] = frozenset()
+    notices: tuple[tuple[EvictionTarget, TeamName], ...] = ()
+    evictions: tuple[EvictionTarget, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.is_news or self.to_tolerate or self.notices or self.evictions)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitActions:
+    """The pending actions for one pod in line that room under limits is kept for.
+
+    `since` is when that began. Nothing else is done before the pod states it (`is_marked`). `team` is that of the pod.
+    """
+
+    place: NodeName
+    waiting: Beneficiary
+    team: TeamName
+    since: int
+    is_marked: bool
+    notices: tuple[EvictionTarget, ...] = ()
+    evictions: tuple[EvictionTarget, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.is_marked and not (self.notices or self.evictions)
+
+
+# Whether kube-scheduler is behind: a pod that it has not come to yet is not at fault for room that it does not use.
+#
+# kube-scheduler takes pods by priority, and of equal ones the pod that waits longest. Once it has come to a pod that
+# came later, it has come to this one too.
+
+
+BACKOFF_SECONDS: Final = 15.0
+"""How much later another pod must have come: kube-scheduler pauses up to 10 s for a pod that it could not place."""
+
+IDLE_SECONDS: Final = 15.0
+"""kube-scheduler that came to no GPU pod for so long is not behind: it has nothing to do. Pods that only wait prove
+nothing, since anyone may create thousands that fit nowhere."""
+
+
+class SchedulerProgress:
+    """What each scheduler has come to, against when the room of each held node was free."""
+
+    def __init__(self, attempts: Attempts, *, clock: Callable[[], float], changes: NodeChanges | None = None) -> None:
+        self._attempts = attempts
+        self._changes = changes or NodeChanges()
+        self._looked_free: dict[Uid, int] = {}
+        self._unused: dict[Uid, set[NodeName]] = {}
+        self._clock = clock
+        self._began = clock()
+        self._count = Counter(attempts.count)
+        self._active_at: dict[str, float] = {}  # by scheduler
+        self._free_since: dict[NodeName, float] = {}
+
+    def look(self) -> None:
+        """Take note of the pods that schedulers came to since the last look."""
+        for scheduler, count in self._attempts.count.items():
+            if count != self._count[scheduler]:
+                self._count[scheduler], self._active_at[scheduler] = count, self._clock()
+
+    def set_free(self, node: NodeName, *, is_free: bool) -> None:
+        """Record whether all room that a node keeps is free now."""
+        if is_free:
+            self._free_since.setdefault(node, self._clock())
+        else:
+            self._free_since.pop(node, None)
+
+    def note_free(self, uids: Iterable[Uid]) -> None:
+        """Record to which waiting pods nodes look free now."""
+        now = int(self._clock())
+        self._looked_free = {uid: self._looked_free.get(uid, now) for uid in uids}
+
+    def note_unused(self, uid: Uid, node: NodeName) -> None:
+        """Record that a pod did not use the room that a node kept free for it."""
+        self._unused.setdefault(uid, set()).add(node)
+
+    def forget_others(self, waiting: Container[Uid]) -> list[Uid]:
+        """Forget the pods that no longer wait among those that did not use their room, and return them."""
+        gone = [uid for uid in self._unused if uid not in waiting]
+        for uid in gone:
+            del self._unused[uid]
+        return gone
+
+    def refused_nodes(self) -> RefusedNodes:
+        """Return what is known of the reports of schedulers."""
+        return RefusedNodes(
+            now=int(self._clock()),
+            changes=self._changes,
+            is_behind=self.has_not_tried,
+            looked_free=self._looked_free,
+            tried=self._unused,
+        )
+
+    def is_behind(self, node: NodeName, gpu_pod: ReclaimPod) -> bool:
+        """Whether the scheduler of a pod may not have come to it yet in the room that a node keeps for it."""
+        since = self._free_since.get(node)
+        return since is None or self.has_not_tried(gpu_pod, since)
+
+    def has_not_tried(self, gpu_pod: ReclaimPod, since: float) -> bool:
+        """Whether the scheduler of a pod may not have come to it since a time."""
+        latest = self._attempts.latest.items()
+        came = (at for (name, priority), at in latest if name == gpu_pod.scheduler and priority <= gpu_pod.priority)
+        if max(came, default=0) > since + BACKOFF_SECONDS:
+            return False
+        return self._clock() < max(since, self._active_at.get(gpu_pod.scheduler, self._began)) + IDLE_SECONDS
+
+
+# Manages the holds of all nodes for one leader: adds plans, ends holds, and returns the next actions for each node.
+#
+# The table of evictions has the state of each victim; a new leader takes over the holds that the nodes state.
+
 
 HOLD_SECONDS: Final = 60
 """How long a node keeps room after the last progress, such as a victim that is gone: time to be scheduled, many times

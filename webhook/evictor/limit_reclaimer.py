@@ -10,19 +10,18 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.cluster.api.errors import ClusterError
-from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.cluster.api.client import ClusterError
+from webhook.core.model.amounts import NodeName, TeamName, Uid
+from webhook.core.reclaim.costs import NotPlanned, ReclaimSnapshot
+from webhook.core.reclaim.holds import Beneficiary, limit_place
 from webhook.core.reclaim.limit_plan import LimitMove, LimitRound
-from webhook.core.reclaim.reclaim_plan import NotPlanned, ReclaimSnapshot
-from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.core.reclaim.reservation import Beneficiary, limit_place
-from webhook.evictor.actions import LimitActions
-from webhook.evictor.backoff import LONG_SECONDS
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.core.reclaim.snapshot import take_snapshot
+from webhook.core.starting.line_reclaim import NOTHING, plan_line
+from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.executor import Executor
-from webhook.evictor.hold_manager import HoldManager
+from webhook.evictor.hold_manager import HoldManager, LimitActions
 from webhook.evictor.reporter import EvictionReporter
+from webhook.evictor.unevictable import LONG_SECONDS
 
 UNUSED_SECONDS: Final = 30.0
 """How long room under limits is kept for a pod that does not start although it could, as far as the evictor sees.

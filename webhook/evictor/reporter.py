@@ -8,23 +8,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
-from webhook.core.model.amount import Units, gpu_number, gpus_text
-from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
-from webhook.core.model.notify_rules import NotifyKind
-from webhook.core.model.text import plural, plural_gpus
+from webhook.core.model.amounts import (
+    NodeName,
+    TeamName,
+    Uid,
+    Units,
+    WorkloadName,
+    gpu_number,
+    gpus_text,
+    plural,
+    plural_gpus,
+)
+from webhook.core.model.policy_addons import NotifyKind
+from webhook.core.reclaim.costs import NO_NODES, Move, NoPlan, NotPlanned, Round, loses_no_work
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget
 from webhook.core.reclaim.limit_plan import LimitMove
-from webhook.core.reclaim.reclaim_outlook import why_not
-from webhook.core.reclaim.reclaim_plan import NO_NODES, Move, NoPlan, NotPlanned, Round
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.refused_nodes import unseen_text
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
-from webhook.core.reclaim.surplus import loses_no_work
-from webhook.core.reclaim.victim import Victim
+from webhook.core.reclaim.snapshot import why_not
+from webhook.core.reclaim.victims import Victim
 from webhook.core.world.world import World
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.moves.move_reporter import MoveReporter
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects.events import EventReason
-from webhook.kube.reclaim.holds import rfc3339
 
 _NAMED: Final = 5
 """Nodes that a log line names."""

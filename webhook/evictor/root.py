@@ -1,53 +1,99 @@
-"""The composition root of `fairgate evict`: the only place that wires all parts together."""
+"""Composition, endpoints.
+
+The evictor's HTTP endpoints: liveness, readiness and metrics.
+"""
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from aiohttp import web
+
 from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.api.namespace import own_namespace
-from webhook.cluster.reads.server_version import refuse_too_old
+from webhook.cluster.api.requests import own_namespace
+from webhook.cluster.reads.listing import refuse_too_old
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.events import EventWriter, OwnerEventQueue, OwnerLookup
 from webhook.cluster.writes.lease import Lease, Timing, own_identity
-from webhook.cluster.writes.owner_events import OwnerEventQueue
-from webhook.cluster.writes.owners import OwnerLookup
 from webhook.cluster.writes.reports import ReplicaReporter
-from webhook.core.model.notify_rules import NotifyKind
 from webhook.core.model.policy import Enforcement, Policy
-from webhook.core.reclaim import reclaim_snapshot
-from webhook.core.reclaim.stranded import STRANDED_SECONDS
-from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.dry_run import DryRun
-from webhook.evictor.endpoints import Endpoints
-from webhook.evictor.evictor_context import EvictorContext
-from webhook.evictor.executor import Executor
+from webhook.core.model.policy_addons import NotifyKind
+from webhook.core.reclaim import snapshot
+from webhook.core.reclaim.reclaim_index import STRANDED_SECONDS
+from webhook.evictor.cluster_view import ClusterView, EvictorContext, EvictorState
+from webhook.evictor.executor import DryRun, Executor
 from webhook.evictor.hold_manager import HoldManager
-from webhook.evictor.idle_evictions import IdleEvictions
-from webhook.evictor.idle_gpus import IdleGpus
+from webhook.evictor.idle_gpus import IdleEvictions, IdleGpus
 from webhook.evictor.loop import Reclaimer
-from webhook.evictor.lost_pods import LostPods
+from webhook.evictor.moves.live import MovePreview
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.evictor.moves.mover import Mover
-from webhook.evictor.moves.preview import MovePreview
-from webhook.evictor.repair import Repair
-from webhook.evictor.replica import EvictorState
+from webhook.evictor.repair import LostPods, Repair
 from webhook.evictor.reporter import EvictionReporter
 from webhook.evictor.unevictable import LISTED
-from webhook.http.lifecycle import run_beside, stop_signals
+from webhook.http.connections import Bounds
+from webhook.http.server import connections_of, listening, open_sockets, run_beside, stop_signals
 from webhook.kube.objects import keys
 from webhook.notify.notifier import Notifier
-from webhook.observe.logs import LogFormat, Logs, open_logs
-from webhook.observe.moves import MoveMetrics
-from webhook.observe.process import LeaderStatus
-from webhook.observe.reclaim import ReclaimMetrics
-from webhook.observe.watchdog import Watchdog
-from webhook.policy.problems import Problem
+from webhook.observe.evictor import MoveMetrics, ReclaimMetrics
+from webhook.observe.logs import LogFormat, Logs, Watchdog, open_logs
+from webhook.observe.processes import LeaderStatus
+from webhook.policy.documents import Problem
 from webhook.policy.watch import PolicyHolder
+
+BOUNDS: Final = Bounds(connections=256, of_address=64, idle_seconds=75.0)
+"""A kubelet has one connection for each probe, and a Prometheus server one."""
+
+FINISH_SECONDS: Final = 2.0
+"""How long an answer may take after the end."""
+
+
+class Endpoints:
+    """Answers /healthz, /readyz and /metrics in plain HTTP, for kubelet and Prometheus."""
+
+    def __init__(self, metrics: ReclaimMetrics, *, why_not_ready: Callable[[], str | None]) -> None:
+        self._metrics = metrics
+        self._why_not_ready = why_not_ready
+        self._answers = {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._expose}
+
+    @asynccontextmanager
+    async def serving(self, host: str, port: int) -> AsyncIterator[str]:
+        """Serve until the block ends; yield the URL. Raises OSError if the address cannot be bound."""
+        sockets = open_sockets(host, port)
+        connections = connections_of(self.handle, BOUNDS)
+        async with listening(connections, sockets, finish_seconds=FINISH_SECONDS):
+            bound = sockets[0].getsockname()
+            yield f"http://{bound[0]}:{bound[1]}"
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Answer a request: GET and HEAD, without a body."""
+        answer = self._answers.get(request.path)
+        if answer is None:
+            return web.Response(text=f"no such path; the paths are {', '.join(self._answers)}", status=404)
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(text="GET and HEAD only", status=405, headers={"Allow": "GET, HEAD"})
+        if request.body_exists:
+            return web.Response(text="no body is read", status=413)
+        return answer(request)
+
+    def _healthz(self, _request: web.BaseRequest) -> web.Response:
+        return web.Response(text="ok")
+
+    def _readyz(self, _request: web.BaseRequest) -> web.Response:
+        why = self._why_not_ready()
+        return web.Response(text=why or "ok", status=503 if why else 200)
+
+    def _expose(self, request: web.BaseRequest) -> web.Response:
+        shown = self._metrics.expose(request.headers.get("Accept", ""))
+        return web.Response(body=shown.body, headers={"Content-Type": shown.content_type})
+
+
+# The composition root of `fairgate evict`: the only place that wires all parts together.
+
 
 LEASE_NAME: Final = keys.EVICTOR_LEASE
 COMPONENT: Final = "fairgate-evictor"
@@ -174,7 +220,7 @@ class _Candidate:
         self._mover: Mover | None = None
         self._idle: IdleGpus | None = None
         metrics.watch(
-            largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
+            largest_room=lambda: snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
             held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
         )
         metrics.watch_leader(self._candidacy)

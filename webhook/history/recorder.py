@@ -1,11 +1,10 @@
-"""Records usage while the server runs: measures it on the event loop, and writes it in a thread of its own.
+"""Records while the server runs.
 
-Every replica records all pods, and the refusals that it answered itself: no replica depends on the leader, and none
-has a gap when another one ends. Nothing here makes a decision wait: a change of a pod is noted in a dictionary, and
-what cannot be written stays in bounded memory until it can.
+A clock of Unix time that runs evenly: a step of the system's clock is taken over only when the caller asks.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,30 +14,109 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.explain.cluster_use import ClusterUse
-from webhook.core.model.amount import Units
-from webhook.core.model.names import Uid
-from webhook.core.model.pod import Pod
-from webhook.core.model.reason import Reason
-from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.admission.assessment import charged_user
+from webhook.core.explain.node_rows import ClusterUse, capacities
+from webhook.core.model.amounts import ONE_GPU, Uid, Units
+from webhook.core.model.constraints import Tier
+from webhook.core.model.node import NO_MODEL
+from webhook.core.model.pod import Pod, Requester
+from webhook.core.model.reasons import Reason
+from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.world.world import World
-from webhook.history.clock import SteadyClock
-from webhook.history.evicted_work import EvictedWork
-from webhook.history.meter import Meter
-from webhook.history.pod_log import PODS, Notes, PodLog
+from webhook.history.evicted_work import PODS, EvictedWork, Notes, PodLog
+from webhook.history.meter import OF_EVICTIONS, Meter, UsageKey, UsageKind, UsageRow, bounded, interval_of
 from webhook.history.reader import read_usage
-from webhook.history.refusals import refusal_row
-from webhook.history.schema import HistoryError
-from webhook.history.store import Batch, HistoryBounds, HistoryStore, Recorded
-from webhook.history.totals import gpu_seconds_of, nodes_of, use_of
-from webhook.history.trace_row import PodRow
-from webhook.history.usage_row import UsageKey, UsageKind, UsageRow, interval_of
-from webhook.kube.admission.review import Review
+from webhook.history.store import Batch, HistoryBounds, HistoryError, HistoryStore, PodRow, Recorded
+from webhook.kube.admission.reviews import Review
 from webhook.kube.objects import objects
 from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 from webhook.observe.logs import Logs
-from webhook.policy.published import published
+from webhook.policy.build import published
 from webhook.policy.watch import InForce
+
+_STEP_SECONDS: Final = 1.0
+"""A difference from which on the system's clock was set; smaller ones are slewed by the system itself."""
+
+
+class SteadyClock:
+    """Returns Unix time that advances with the monotonic clock."""
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._offset = wall() - monotonic()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self._monotonic() + self._offset
+
+    def has_been_set(self) -> bool:
+        """Whether the system's clock was set since the last call; the time is then the system's again."""
+        offset = self._wall() - self._monotonic()
+        if abs(offset - self._offset) < _STEP_SECONDS:
+            return False
+        self._offset = offset
+        return True
+
+
+# From a refused request to its row: who asked, by the same rules as for a pod that is charged, and for how much.
+
+
+def refusal_row(review: Review, pod: Pod | None, reason: Reason, world: World) -> PodRow:
+    """Return the row of a refused request; `pod` is None where it could not be read: then it asks for no GPU."""
+    team = world.tenancy(review.namespace).team_name
+    generated = "" if review.pod is None else review.pod.metadata.generate_name
+    row = PodRow("", bounded(review.namespace), bounded(review.name or generated), team=bounded(team), code=reason.code)
+    if pod is None:
+        return row._replace(user=bounded(review.username))
+    return row._replace(
+        owner="" if pod.owner is None else bounded(f"{pod.owner.kind}/{pod.owner.name}"),
+        user=bounded(charged_user(pod, Requester(review.username), world) or ""),
+        gpus=float(pod.demand.gpus / ONE_GPU),
+    )
+
+
+# What a meter measured since its start, and what it measures now, as metrics.
+
+
+_TIERS: Final = {UsageKind.HELD_GUARANTEED: Tier.GUARANTEED, UsageKind.HELD_PREEMPTIBLE: Tier.PREEMPTIBLE}
+
+
+def gpu_seconds_of(meter: Meter) -> dict[GpuHolder | EvictedGpus, float]:
+    """Return what pods held on nodes, by team, model and tier, and what evictions of pods lost and saved, by team."""
+    found: dict[GpuHolder | EvictedGpus, float] = {}
+    for key, amount in list(meter.totals.items()):
+        if (tier := _TIERS.get(key.kind)) is not None:
+            found[GpuHolder(key.team, key.model, tier.value)] = amount
+            for kind in OF_EVICTIONS:  # a series starts at 0, as `increase` requires
+                found.setdefault(EvictedGpus(key.team, kind.value), 0.0)
+        elif key.kind in OF_EVICTIONS:
+            work = EvictedGpus(key.team, key.kind.value)
+            found[work] = found.get(work, 0.0) + amount
+    return found
+
+
+def nodes_of(meter: Meter, world: World) -> list[NodeGpus]:
+    """Return the GPUs of each node that has some, as policy weighs them, and how many of them pods hold."""
+    found, held_on = [], meter.on_nodes.held_on
+    for name, capacity in capacities(world.fleet.nodes(), world.policy).items():
+        node, used = world.fleet.get(name), held_on.get(name, 0)
+        model = NO_MODEL if node is None else node.model
+        found.append(NodeGpus(name, model, float(capacity / ONE_GPU), float(used / ONE_GPU)))
+    return found
+
+
+def use_of(meter: Meter, world: World) -> ClusterUse:
+    """Return how the nodes are used now."""
+    return meter.on_nodes.use(capacities(world.fleet.nodes(), world.policy))
+
+
+# Records usage while the server runs: measures it on the event loop, and writes it in a thread of its own.
+#
+# Every replica records all pods, and the refusals that it answered itself: no replica depends on the leader, and none
+# has a gap when another one ends. Nothing here makes a decision wait: a change of a pod is noted in a dictionary, and
+# what cannot be written stays in bounded memory until it can.
+
 
 TICK_SECONDS: Final = 10.0
 """Between two batches: what a kill can take from this replica's record."""

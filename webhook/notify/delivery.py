@@ -1,22 +1,161 @@
-"""One HTTP request to a target: verified TLS, no redirects, no proxy, bounded in time; no body of a response is read.
+"""A message: its text, its target's secrets, and its delivery.
 
-No text has the address, a header or what the receiver answers: each may contain a secret.
+A message, field by field: the stable format `fairgate.dev/notify/v1`, and what it is made of.
+
+Texts are cut to a fixed length and have no control characters: tenants name pods, users and workloads.
 """
 
 import asyncio
 import os
 import ssl
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, NamedTuple, assert_never
 
 import aiohttp
+import msgspec
 
 from webhook import __version__
-from webhook.core.model.notify_rules import NotifyTarget
-from webhook.notify.secret_files import SecretError, read_line, read_secret
-from webhook.policy.notify import parse_url
+from webhook.core.model.amounts import printable, shortened
+from webhook.core.model.policy_addons import NotifyKind, NotifyTarget, NotifyTemplate
+from webhook.policy.addons import parse_url
+
+SCHEMA: Final = "fairgate.dev/notify/v1"
+MAX_ITEMS: Final = 20
+MAX_TEXT: Final = 500
+MAX_NAME: Final = 253
+
+
+class Severity(StrEnum):
+    """How urgent it is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Phase(StrEnum):
+    """Whether something happened, or a state began, lasts, or ended."""
+
+    HAPPENED = "happened"
+    BEGAN = "began"
+    LASTS = "lasts"
+    ENDED = "ended"
+
+
+class Subject(NamedTuple):
+    """What a message is about: its kind, and the name of a team, department or condition."""
+
+    kind: NotifyKind
+    name: str
+
+
+class Item(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing of a message, such as an evicted pod."""
+
+    text: Annotated[str, msgspec.Meta(description="what it is, with the reason and the numbers")]
+    at: Annotated[str, msgspec.Meta(description="when it happened; left out for a state")] = ""
+    namespace: Annotated[str, msgspec.Meta(description="of a pod")] = ""
+    name: Annotated[str, msgspec.Meta(description="of a pod")] = ""
+    gpus: Annotated[str, msgspec.Meta(description="GPUs that it is about, as in 2, 0.5 or 3/7")] = ""
+
+
+class State(NamedTuple):
+    """A state of a subject that lasts until it is no longer reported.
+
+    It is news once it lasts for `settle_seconds`, and when its `key` changes; other numbers are not.
+    """
+
+    severity: Severity
+    summary: str
+    items: tuple[Item, ...] = ()
+    key: str = ""
+    settle_seconds: float = 0.0
+
+
+class MessageSubject(msgspec.Struct, frozen=True):
+    """What a message is about; there is at most one message of one subject in an interval."""
+
+    kind: NotifyKind
+    name: Annotated[str, msgspec.Meta(description="the team, `department NAME`, or the condition that does not hold")]
+
+
+class Message(msgspec.Struct, frozen=True, rename="camel"):
+    """A message to people."""
+
+    schema: Annotated[str, msgspec.Meta(description=f"the format: always {SCHEMA}; new fields may come, none goes")]
+    id: Annotated[str, msgspec.Meta(description="the same when a message is sent again after a failure")]
+    cluster: Annotated[str, msgspec.Meta(description="notify.cluster of the policy; empty if that is not set")]
+    sender: Annotated[str, msgspec.Meta(description="the process that sends it")]
+    created_at: Annotated[str, msgspec.Meta(description="RFC 3339, UTC")]
+    subject: MessageSubject
+    phase: Annotated[Phase, msgspec.Meta(description="happened; or of a state: began, lasts, ended")]
+    severity: Severity
+    summary: Annotated[str, msgspec.Meta(description="one line of text")]
+    since: Annotated[str, msgspec.Meta(description="the first of what happened, or when the state began; RFC 3339")]
+    until: Annotated[
+        str, msgspec.Meta(description="when the state ended, or is over unless another message comes; RFC 3339")
+    ]
+    count: Annotated[int, msgspec.Meta(description="how much happened since the last message; 1 for a state")]
+    items: Annotated[list[Item], msgspec.Meta(description=f"the first {MAX_ITEMS}")]
+
+
+def item(text: str, *, at: str = "", namespace: str = "", name: str = "", gpus: str = "") -> Item:
+    """Return an item with its texts bounded and printable."""
+    return Item(bounded(text), at, bounded(namespace, MAX_NAME), bounded(name, MAX_NAME), gpus)
+
+
+def bounded(text: str, longest: int = MAX_TEXT) -> str:
+    """Return a text on one line, without control characters, cut to a length."""
+    return shortened(printable(" ".join(text[: 4 * longest].split())), longest)
+
+
+# Secrets from a mounted folder: read for each message, so that a rotated Secret is used at once; never shown.
+#
+# Policy gives names of files in this folder, and no path: who may edit the policy must not be able to send another
+# file, such as the ServiceAccount's token, to an address of their choice.
+
+
+MAX_BYTES: Final = 256 * 1024
+"""A bundle of all public CAs has 200 KiB."""
+
+
+class SecretError(Exception):
+    """A file of the folder cannot be used; the text names it, and nothing of its content."""
+
+
+def read_secret(folder: Path | None, name: str) -> bytes:
+    """Return the content of a file, at most MAX_BYTES. Raises SecretError."""
+    if folder is None:
+        raise SecretError(f"file {name}: this process has no folder of secrets (--notify-secrets)")
+    path = folder / name
+    try:
+        # a mounted Secret has links to its own hidden folder
+        if not path.resolve(strict=True).is_relative_to(folder.resolve(strict=True)):
+            raise SecretError(f"file {name} leads out of the folder of secrets")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SecretError(f"file {name} of the folder of secrets: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise SecretError(f"file {name} of the folder of secrets is larger than {MAX_BYTES:,} bytes")
+    return content
+
+
+def read_line(folder: Path | None, name: str) -> str:
+    """Return the only line of a file, as for a header. Raises SecretError."""
+    content = read_secret(folder, name).strip()
+    if not content or not content.isascii() or not content.decode().isprintable():
+        raise SecretError(f"file {name} of the folder of secrets: expected one line of printable ASCII characters")
+    return content.decode()
+
+
+# One HTTP request to a target: verified TLS, no redirects, no proxy, bounded in time; no body of a response is read.
+#
+# No text has the address, a header or what the receiver answers: each may contain a secret.
+
 
 SECONDS: Final = 10.0
 """How long a request may take, connecting included."""
@@ -182,3 +321,77 @@ def _why(error: Exception, seconds: float) -> str:
 def _strerror(error: OSError) -> str:
     """Return what the system says; the text of the error has the address."""
     return os.strerror(error.errno) if error.errno is not None else "several addresses were tried"
+
+
+# Messages in the formats of receivers: plain JSON, Slack, Alertmanager. Pure.
+#
+# Nothing of a tenant reaches a URL or a header, and no text becomes markup: Slack reads `<!channel>` and links in angle
+# brackets, and Mattermost reads `@channel`.
+
+
+MAX_SLACK_CHARACTERS: Final = 3500
+"""Slack cuts longer texts of a webhook at 40,000, and Mattermost refuses those over 4,000 by default."""
+
+_ESCAPED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"})
+_MARKS: Final = {Severity.INFO: "", Severity.WARNING: "Warning: ", Severity.CRITICAL: "Critical: "}
+_PHASES: Final = {Phase.HAPPENED: "", Phase.BEGAN: "", Phase.LASTS: "Still: ", Phase.ENDED: "Over: "}
+
+
+def render(message: Message, template: NotifyTemplate) -> bytes:
+    """Return the body of the request, as JSON."""
+    match template:
+        case NotifyTemplate.JSON:
+            return msgspec.json.encode(message)
+        case NotifyTemplate.SLACK:
+            return msgspec.json.encode(_slack(message))
+        case NotifyTemplate.ALERTMANAGER:
+            return msgspec.json.encode([_alert(message)])
+        case _ as never:
+            assert_never(never)
+
+
+def _slack(message: Message) -> dict[str, Any]:
+    where = f" (cluster {message.cluster})" if message.cluster else ""
+    is_over = message.phase is Phase.ENDED
+    mark = _PHASES[message.phase] or _MARKS[message.severity]
+    lines = [f"{mark}{message.summary}{where}".translate(_ESCAPED)]
+    room = MAX_SLACK_CHARACTERS - len(lines[0])
+    for each in () if is_over else message.items:
+        line = f"• {_line(each)}".translate(_ESCAPED)
+        if (room := room - len(line) - 1) < 0:
+            break
+        lines.append(line)
+    total = max(message.count, len(message.items))
+    if not is_over and message.items and (more := total - len(lines) + 1):
+        lines.append(f"• and {more:,} more")
+    # without these two Slack links what looks like a host, such as the pod evil.example.com, and shows its preview
+    return {
+        "text": "\n".join(lines),
+        "parse": "none",
+        "link_names": False,
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+
+
+def _line(item: Item) -> str:
+    pod = f"{item.namespace}/{item.name}" if item.name else ""
+    return ": ".join(filter(None, (item.at, pod, item.text)))
+
+
+def _alert(message: Message) -> dict[str, Any]:
+    """Return an alert of Alertmanager's API v2; it is over at `endsAt` unless it is sent again."""
+    kind = message.subject.kind
+    labels = {
+        "alertname": f"Fairgate{kind.capitalize()}",
+        "severity": message.severity,
+        "subject": message.subject.name,
+        "cluster": message.cluster,
+    }
+    annotations = {"summary": message.summary, "description": "\n".join(map(_line, message.items))}
+    return {
+        "labels": {name: value for name, value in labels.items() if value},
+        "annotations": {name: value for name, value in annotations.items() if value},
+        "startsAt": message.since,
+        "endsAt": message.until,
+    }

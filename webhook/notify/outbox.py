@@ -1,19 +1,64 @@
-"""What one target has yet to get: at most one message of a subject in an interval, whatever happens. Pure.
+"""Messages that wait to be sent, at a bounded rate.
 
-Memory is bounded: a subject is a team, a department or a condition, never a name of a tenant's choice, and keeps
-MAX_ITEMS items and a count. A message that was made stays as it is until it is delivered or given up, so that a second
-attempt has the same id. Times are seconds of Unix time.
+Teams and departments that hold almost as many GPUs as their limit allows. Pure.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
-from webhook.core.model.notify_rules import NotifyKind, NotifyTarget
-from webhook.core.model.text import plural
+from webhook.core.model.amounts import Limit, Units, Unlimited, gpus_text, plural, plural_gpus
+from webhook.core.model.policy_addons import NotifyKind, NotifyTarget
+from webhook.core.world.world import World
 from webhook.kube.ledger.reports import written_at
-from webhook.notify.message import MAX_ITEMS, SCHEMA, Item, Message, MessageSubject, Phase, Severity, State, Subject
+from webhook.notify.delivery import MAX_ITEMS, SCHEMA, Item, Message, MessageSubject, Phase, Severity, State, Subject
+
+SETTLE_SECONDS: Final = 30.0
+"""How long use must be that high: a pod that ends and one that starts make a peak for a moment."""
+
+
+class _Level(NamedTuple):
+    name: str
+    held: Units
+    limit: Limit
+
+
+def limit_states(world: World, share: Fraction) -> dict[str, State]:
+    """Return each team and department that holds at least this share of a limit above 0, of all GPUs or of a model."""
+    found: dict[str, State] = {}
+    part, whole = share.as_integer_ratio()  # products of fractions take most of the time
+    for each in _levels(world):
+        if not isinstance(each.limit, Unlimited) and each.limit and each.held * whole >= each.limit * part:
+            is_full = each.held >= each.limit
+            left = "nothing is left" if is_full else f"{plural_gpus(each.limit - each.held)} left"
+            text = f"{each.name} holds {gpus_text(each.held)} of at most {plural_gpus(each.limit)}: {left}"
+            found[each.name.removeprefix("team ")] = State(
+                Severity.WARNING, text, key="full" if is_full else "", settle_seconds=SETTLE_SECONDS
+            )
+    return found
+
+
+def _levels(world: World) -> Iterator[_Level]:
+    for team in world.policy.teams:
+        usage = world.usage(team.name)
+        yield _Level(f"team {team.name}", usage.total, team.gpus.limit)
+        for model, share in team.models.items():
+            yield _Level(f"team {team.name}, model {model}", usage.model(model), share.limit)
+    for level in world.departments():
+        of = level.department
+        yield _Level(f"department {of.name}", level.total, of.gpus.limit)
+        for model, share in of.models.items():
+            yield _Level(f"department {of.name}, model {model}", level.model(model), share.limit)
+
+
+# What one target has yet to get: at most one message of a subject in an interval, whatever happens. Pure.
+#
+# Memory is bounded: a subject is a team, a department or a condition, never a name of a tenant's choice, and keeps
+# MAX_ITEMS items and a count. A message that was made stays as it is until it is delivered or given up, so that a
+# second attempt has the same id. Times are seconds of Unix time.
+
 
 GATHER_SECONDS: Final = 5.0
 """How long each of several things waits for the next: the pods of a gang are evicted one after the other …"""

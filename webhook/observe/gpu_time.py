@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from webhook.core.explain.cluster_use import ClusterUse
-from webhook.core.explain.job_waits import BOUNDS, SIZES, Start
+from webhook.core.explain.line_rows import BOUNDS, SIZES, Start
+from webhook.core.explain.node_rows import ClusterUse
 
 MAX_NODES: Final = 2000
 """Clusters with more GPU nodes get no series by node: at this size writing one of the two blocks the loop for 10 ms."""

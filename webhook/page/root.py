@@ -8,21 +8,16 @@ from typing import Final
 
 from aiohttp import web
 
-from webhook.http.bounds import Bounds
-from webhook.http.connections import Connections
-from webhook.http.listen import open_sockets
-from webhook.http.server import listening, options
-from webhook.page.access.authenticator import Authenticator, UrlAuthenticator
-from webhook.page.access.hosts import Hosts
-from webhook.page.http.answers import Answers
+from webhook.files import Snapshots
+from webhook.http.connections import Bounds, Connections
+from webhook.http.server import listening, open_sockets, options
+from webhook.page.access.access import Authenticator, Hosts, UrlAuthenticator
 from webhook.page.http.app import PageApp
-from webhook.page.http.templates import Templates
-from webhook.page.http.view_pages import ViewPages
+from webhook.page.http.view_pages import Answers, Templates, ViewPages
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
-from webhook.page.live.line import SharedLine
-from webhook.page.views.usage_history import UsageHistory
-from webhook.snapshots import Snapshots
+from webhook.page.live.readable import SharedLine
+from webhook.page.views.teams import UsageHistory
 
 LOCAL: Final = "127.0.0.1"
 _SHUTDOWN_SECONDS: Final = 2.0

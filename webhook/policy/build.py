@@ -1,4 +1,7 @@
-"""Builds core.Policy from checked parts, in one canonical form: equal policies have equal hashes."""
+"""Parts that a file writes otherwise; hash.
+
+Builds core.Policy from checked parts, in one canonical form: equal policies have equal hashes.
+"""
 
 import hashlib
 import json
@@ -7,20 +10,9 @@ from dataclasses import Field, fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
-from webhook.core.model.defragment_rules import DefragmentRules, Window
-from webhook.core.model.demand import Weights
-from webhook.core.model.gpu_shares import HAMI_SCHEDULER, SHARES
-from webhook.core.model.idle_rules import (
-    IdleOverride,
-    IdleRules,
-    IdleTerms,
-    SeriesLabels,
-    UtilizationMetric,
-    UtilizationSource,
-)
-from webhook.core.model.names import GpuModel, PoolName, ResourceName, TeamName
-from webhook.core.model.notify_rules import NotifyRules, NotifyTarget, SecretHeader
+from webhook.core.model.amounts import ONE_GPU, UNLIMITED, GpuModel, Limit, PoolName, ResourceName, TeamName
+from webhook.core.model.constraints import Operator, Requirement, Tier, Toleration
+from webhook.core.model.demand import HAMI_SCHEDULER, SHARES, Shape, Weights
 from webhook.core.model.policy import (
     OPERATOR_NAMESPACES,
     Defaults,
@@ -28,6 +20,7 @@ from webhook.core.model.policy import (
     LabelSelector,
     MigWeight,
     PlacementRules,
+    PodPath,
     Policy,
     Pool,
     QueueRules,
@@ -36,18 +29,30 @@ from webhook.core.model.policy import (
     Share,
     Team,
     TopologyRules,
+    UserKey,
+    WorkloadKind,
+    WorkloadRules,
 )
-from webhook.core.model.selector import Operator, Requirement, Toleration
-from webhook.core.model.shape import Shape
-from webhook.core.model.tier import Tier
-from webhook.core.model.user_rules import UserKey
-from webhook.core.model.workload_rules import PodPath, WorkloadKind, WorkloadRules
-from webhook.policy import idle, schema, selectors, teams
-from webhook.policy.builtin import built_in
-from webhook.policy.department_tree import Tree
-from webhook.policy.notify import Notify, Target
+from webhook.core.model.policy_addons import (
+    DefragmentRules,
+    IdleOverride,
+    IdleRules,
+    IdleTerms,
+    NotifyRules,
+    NotifyTarget,
+    SecretHeader,
+    SeriesLabels,
+    UtilizationMetric,
+    UtilizationSource,
+    Window,
+)
+from webhook.policy import addons, schema, sections, teams
+from webhook.policy.addons import Notify, Target
+from webhook.policy.documents import Files, read_documents
+from webhook.policy.field_errors import Tree
+from webhook.policy.sections import Workloads, built_in
 from webhook.policy.validate import Draft
-from webhook.policy.workloads import Workloads
+from webhook.yaml_text import to_yaml
 
 HASH_LENGTH: Final = 12
 
@@ -156,7 +161,7 @@ def _pool(spec: schema.Pool) -> Pool:
 
 
 def _reclaim(spec: schema.Reclaim, defaults: teams.Defaults) -> ReclaimRules:
-    protected = {_selector(item) for item in spec.protect if isinstance(item, selectors.Selector)}
+    protected = {_selector(item) for item in spec.protect if isinstance(item, sections.Selector)}
     return ReclaimRules(
         order=tuple(dict.fromkeys([*spec.order, *ReclaimCost])),
         evictions_per_minute=UNLIMITED if spec.max_evictions_per_minute is None else spec.max_evictions_per_minute,
@@ -186,14 +191,14 @@ def _idle(draft: Draft) -> IdleRules | None:
     found = draft.sections.get("idle")
     if found is None:
         return None
-    spec: idle.Idle = found.value
+    spec: addons.Idle = found.value
     metrics = tuple(UtilizationMetric(each.name, each.full, each.whole_gpus) for each in spec.metrics)
-    labels, selectors_of = spec.labels, (each for each in spec.exempt if isinstance(each, selectors.Selector))
+    labels, selectors_of = spec.labels, (each for each in spec.exempt if isinstance(each, sections.Selector))
     return IdleRules(
         UtilizationSource(
             url=spec.prometheus.url,
             series=tuple(sorted(spec.series.items())),
-            metrics=metrics or idle.METRICS[spec.exporter],
+            metrics=metrics or addons.METRICS[spec.exporter],
             labels=SeriesLabels(tuple(labels.namespace), tuple(labels.pod), tuple(labels.gpu), tuple(labels.part)),
             interval_seconds=spec.interval,
             ca_file=spec.prometheus.ca_file or "",
@@ -208,7 +213,7 @@ def _idle(draft: Draft) -> IdleRules | None:
     )
 
 
-def _idle_of_team(spec: idle.IdleOfTeam | None) -> IdleOverride | None:
+def _idle_of_team(spec: addons.IdleOfTeam | None) -> IdleOverride | None:
     if spec is None:
         return None
     return IdleOverride(spec.below, spec.for_, None if spec.actions is None else frozenset(spec.actions))
@@ -294,17 +299,17 @@ def _cap(spec: teams.Cap | None) -> Limit:
     return UNLIMITED if spec is None else spec.limit
 
 
-def _selector(spec: selectors.Selector) -> LabelSelector:
+def _selector(spec: sections.Selector) -> LabelSelector:
     labels = {Requirement(key, Operator.IN, (value,)) for key, value in spec.match_labels.items()}
     return LabelSelector(tuple(sorted(labels.union(_requirements(spec.match_expressions)), key=repr)))
 
 
-def _requirements(specs: Iterable[selectors.Expression]) -> tuple[Requirement, ...]:
+def _requirements(specs: Iterable[sections.Expression]) -> tuple[Requirement, ...]:
     found = {Requirement(spec.key, spec.operator, _unique(spec.values)) for spec in specs}
     return tuple(sorted(found, key=repr))
 
 
-def _toleration(spec: selectors.Toleration) -> Toleration:
+def _toleration(spec: sections.Toleration) -> Toleration:
     return Toleration(key=spec.key or "", exists=spec.operator == "Exists", value=spec.value, effect=spec.effect)
 
 
@@ -339,3 +344,11 @@ def _plain(value: object) -> object:
     if isinstance(value, Fraction):
         return str(value)
     return value.value if value is UNLIMITED else value
+
+
+# The policy as text for viewers: every document without its comments, which may be confidential.
+
+
+def published(files: Files) -> str:
+    """Return the documents of a valid policy as one YAML text that loads as the same policy."""
+    return to_yaml(*(document.value for document in read_documents(files).documents))

@@ -1,28 +1,242 @@
-"""Compares a valid policy with a world and warns of what has no effect there, or cannot be met."""
+"""What is odd in a world.
 
-from collections.abc import Collection, Iterable, Iterator
+Devices that nodes offer and policy does not count, or counts as more GPUs than there are.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
+from typing import Final, NamedTuple
 
 from webhook.core.admission.pools import WHOLE_CLUSTER
-from webhook.core.explain.autoscaling import autoscaling_problems
-from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
-from webhook.core.model.names import GpuModel, Namespace
+from webhook.core.explain.pod_rows import autoscaling_problems
+from webhook.core.model.amounts import (
+    DEVICE_CLASS,
+    GpuModel,
+    Limit,
+    Namespace,
+    NodeName,
+    ResourceName,
+    Units,
+    Unlimited,
+    format_limit,
+    gpus_text,
+    plural,
+    plural_gpus,
+    printable,
+)
+from webhook.core.model.constraints import HELD, NO_CONSTRAINTS, Effect, Taint, Toleration
+from webhook.core.model.demand import DEVICE, REPLICAS, looks_like_gpu
 from webhook.core.model.node import Node
-from webhook.core.model.policy import LabelSelector, Policy, Pool, Team
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.text import plural_gpus
-from webhook.core.world.hidden_usage import is_hidden_usage
+from webhook.core.model.policy import LabelSelector, Policy, Pool, Team, UnknownGpu, UnknownTeam
+from webhook.core.quota.shares import is_exempt_by_default
+from webhook.core.world.nameless import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
-from webhook.policy.located import Located
-from webhook.policy.offered_devices import counted_replicas, listed, unknown_devices
-from webhook.policy.problems import Problem
+from webhook.policy.documents import Located, Problem
 from webhook.policy.teams import Team as TeamSpec
-from webhook.policy.unowned_pods import refused_pods
-from webhook.policy.untainted_nodes import contains_node, untainted
 from webhook.policy.validate import Draft
+
+_MOST_NAMES = 5
+
+
+def unknown_devices(policy: Policy, world: World) -> Iterator[str]:
+    """Yield a text for each resource of the nodes that looks like a GPU and that policy does not name."""
+    nodes: dict[ResourceName, list[NodeName]] = {}
+    for node in world.fleet.nodes():
+        for name in dict.fromkeys((*node.allocatable, *node.at_best)):
+            if node.amount_at_best(name) and _is_unknown(name, policy, world):
+                nodes.setdefault(name, []).append(node.name)
+    effect = "are refused" if policy.defaults.unknown_gpu is UnknownGpu.REJECT else "count nothing (unknownGpu: ignore)"
+    for name, offering in sorted(nodes.items()):
+        counts = [held for pod in world.pods() for each, held in pod.demand.requests if each == name]
+        have = "has" if len(counts) == 1 else "have"
+        pods = f"; {plural(len(counts), 'pod')} here {have} {sum(counts)}, uncounted" if counts else ""
+        yield (
+            f"{printable(name)} looks like a GPU, is offered by {listed(offering)}, and policy does not say how much "
+            f"of one it is: pods that ask for it {effect}{pods}; name it in resources: gpus or perGpu for what it "
+            "counts, gpus: 0 if it is none"
+        )
+
+
+def counted_replicas(policy: Policy, world: World) -> Iterator[str]:
+    """Yield a text for each number of replicas that nodes offer of a GPU while policy counts a GPU for each."""
+    if policy.counts_replicas or DEVICE not in policy.resources:
+        return
+    nodes: dict[int, list[NodeName]] = {}
+    for node in world.fleet.nodes():
+        replicas = node.by_replicas(is_counted=True).replicas
+        if replicas > 1 and node.slice is None and node.amount_at_best(DEVICE):
+            nodes.setdefault(replicas, []).append(node.name)
+    for replicas, offering in sorted(nodes.items()):
+        yield (
+            f"one GPU is offered as {replicas} pieces of {DEVICE} by {listed(offering)} (label {REPLICAS}), and each "
+            f"of them counts a GPU; write resources: {{{DEVICE}: {{perReplica: true}}}} to count parts, or have the "
+            "device plugin rename them (renameByDefault) and weigh nvidia.com/gpu.shared"
+        )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many follow."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_unknown(name: ResourceName, policy: Policy, world: World) -> bool:
+    if name in policy.resources or name in policy.ignored_resources or "/" not in name:
+        return False
+    return looks_like_gpu(name) and not name.startswith(DEVICE_CLASS) and not world.claims.classes.knows(name)
+
+
+# GPU pods of namespaces of no team: which of them would be refused, and which are exempt by default.
+
+
+_MOST_NAMESPACES: Final = 5
+"""Namespaces without a team that have a warning each."""
+
+
+def refused_pods(policy: Policy, world: World, ended: Iterable[Namespace]) -> Iterator[str]:
+    """Yield a text for each namespace of no team that has GPU pods, or one for all; `ended` are those of ended pods."""
+    if policy.defaults.unknown_team is not UnknownTeam.REJECT:
+        return
+    stray = {name: each for name, each in _pods(world, ended).items() if _is_refused(name, world)}
+    if len(stray) > _MOST_NAMESPACES:
+        pods = _counted(sum(stray.values(), Counter()))
+        yield f"{len(stray)} namespaces have {pods} but no team, so new pods are refused: {listed(sorted(stray))}"
+        return
+    for name, pods_there in sorted(stray.items()):
+        yield f"namespace {name} has {_counted(pods_there)} but no team: new pods are refused"
+
+
+def exempt_by_default(policy: Policy, world: World, ended: Iterable[Namespace]) -> Iterator[str]:
+    """Yield the namespaces of device operators, with their GPU pods, that only a default exempts."""
+    found = _pods(world, ended)
+    for facts in world.namespaces():
+        if is_exempt_by_default(facts, policy):
+            pods = f": {_counted(found[facts.name])}" if facts.name in found else ""
+            yield f"{facts.name}{pods}"
+
+
+def _pods(world: World, ended: Iterable[Namespace]) -> dict[Namespace, "Counter[bool]"]:
+    """Return how many GPU pods each namespace has, by whether they have ended."""
+    found: dict[Namespace, Counter[bool]] = {}
+    running = (pod.namespace for pod in filterfalse(is_hidden_usage, world.pods()) if pod.demand.gpus)
+    for has_ended, names in ((False, running), (True, ended)):
+        for name in names:
+            found.setdefault(name, Counter())[has_ended] += 1
+    return found
+
+
+def _is_refused(name: Namespace, world: World) -> bool:
+    tenancy = world.tenancy(name)
+    return tenancy.team is None and not tenancy.is_exempt
+
+
+def _counted(pods: "Counter[bool]") -> str:
+    has_ended = "" if not pods[True] else f" ({'all' if not pods[False] else pods[True]} of them ended)"
+    return f"{plural(pods.total(), 'pod')} with GPUs{has_ended}"
+
+
+# Finds GPU nodes without a taint, which pods without GPUs can fill, and the command that taints them.
+
+
+_REPELLING: Final = frozenset({Effect.NO_SCHEDULE, Effect.NO_EXECUTE})
+_TRANSIENT: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of taints that Kubernetes sets while a node has a problem."""
+_MAX_LISTED: Final = 5
+_MAX_NAMED: Final = 20
+_NVIDIA: Final = "nvidia.com"
+
+
+class _Remedy(NamedTuple):
+    """The taint to set, in kubectl's syntax, and whether a pool tolerates it already."""
+
+    taint: str
+    is_tolerated: bool
+
+
+def untainted(policy: Policy, world: World) -> Iterator[str]:
+    """Yield a message for GPU nodes that repel no pod, with the command that keeps pods without GPUs off them."""
+    nodes = sorted(world.fleet.nodes(), key=lambda node: node.name)
+    found: dict[_Remedy, list[Node]] = defaultdict(list)
+    for node in nodes:
+        if any(node.offers(policy.resources)) and not any(map(_repels, node.taints)):
+            found[_remedy(node, policy)].append(node)
+    for remedy, open_nodes in sorted(found.items()):
+        named = ", ".join(node.name for node in open_nodes[:_MAX_LISTED])
+        named += f" and {len(open_nodes) - _MAX_LISTED} more" if len(open_nodes) > _MAX_LISTED else ""
+        first = "" if remedy.is_tolerated else f"add a toleration of {_key(remedy.taint)} to their pool, then "
+        selected = _selected(open_nodes, nodes)
+        each = "" if selected else "for each of them "
+        yield (
+            f"GPU nodes without a taint, on which pods without GPUs can use up cpu and memory: {named}; "
+            f"{first}{each}kubectl taint nodes {selected or 'NODE'} {remedy.taint}"
+        )
+
+
+def _repels(taint: Taint) -> bool:
+    return taint.effect in _REPELLING and taint.key != HELD and not taint.key.startswith(_TRANSIENT)
+
+
+def _remedy(node: Node, policy: Policy) -> _Remedy:
+    """Return a taint that a pool of the node tolerates, otherwise one named after the vendor's GPU resource.
+
+    Vendor DaemonSets on GPU nodes, such as NVIDIA's device plugin, tolerate that key.
+    """
+    for pool in policy.pools:
+        if contains_node(pool, node):
+            for toleration in pool.tolerations:
+                if toleration.key and toleration.effect in (None, Effect.NO_SCHEDULE):
+                    return _Remedy(_taint_text(toleration), is_tolerated=True)
+    resource = min(offer.resource for offer in node.offers(policy.resources))
+    key = DEVICE if _NVIDIA in resource else resource
+    return _Remedy(f"{key}=present:{Effect.NO_SCHEDULE}", is_tolerated=False)
+
+
+def _taint_text(toleration: Toleration) -> str:
+    value = toleration.value or ("present" if toleration.exists else "")
+    return f"{toleration.key}={value}:{Effect.NO_SCHEDULE}"
+
+
+def _key(taint: str) -> str:
+    return taint.partition("=")[0]
+
+
+def _selected(wanted: Sequence[Node], nodes: Sequence[Node]) -> str:
+    """Return kubectl's arguments for these nodes: a label that only they have, or names; "" where these are many."""
+    names = {node.name for node in wanted}
+    if len(wanted) > _MAX_LISTED:
+        shared = set(wanted[0].labels.items()).intersection(*(node.labels.items() for node in wanted[1:]))
+        for node in nodes:
+            if node.name not in names:
+                shared -= node.labels.items()
+        if shared:
+            key, value = min(shared)
+            return f"-l {key}={value}"
+    if len(wanted) <= _MAX_NAMED:
+        return " ".join(node.name for node in wanted)
+    return _by_values(wanted, [node for node in nodes if node.name not in names])
+
+
+def _by_values(wanted: Sequence[Node], others: Sequence[Node]) -> str:
+    """Return an argument with a label of which only these nodes have some few values; "" where there is none."""
+    for key in sorted(set(wanted[0].labels).intersection(*(node.labels for node in wanted[1:]))):
+        values = {node.labels[key] for node in wanted}
+        if len(values) <= _MAX_LISTED and not any(node.labels.get(key) in values for node in others):
+            return f"-l '{key} in ({','.join(sorted(values))})'"
+    return ""
+
+
+def contains_node(pool: Pool, node: Node) -> bool:
+    """Whether a node is in a pool, regardless of its taints."""
+    return all(node.labels.get(key) == value for key, value in pool.node_selector) and all(
+        requirement.matches(node.labels) for requirement in pool.affinity
+    )
+
+
+# Compares a valid policy with a world and warns of what has no effect there, or cannot be met.
 
 
 def lint(

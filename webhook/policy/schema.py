@@ -1,19 +1,23 @@
-"""The policy file format, field by field: what editors complete, and what is checked without other files.
+"""The schema of a policy file, and as JSON Schema.
+
+The policy file format, field by field: what editors complete, and what is checked without other files.
 
 Class docstrings and descriptions end up in policies/schema.json, which editors show, and in the tables of
 policies/README.md. Checks that need another part or another file are in validate.py.
 """
 
 from fractions import Fraction
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, RootModel, Strict, field_validator, model_validator
 
-from webhook.core.model.amount import ONE_GPU, gpus_text
-from webhook.core.model.domain_request import MAX_LEVELS
+from webhook.core.model.amounts import ONE_GPU, gpus_text
+from webhook.core.model.constraints import MAX_LEVELS
 from webhook.core.model.policy import OPERATOR_NAMESPACES, Enforcement, Mode, ReclaimCost
-from webhook.policy.departments import Department
-from webhook.policy.field_types import (
+from webhook.policy.addons import Idle, Notify
+from webhook.policy.sections import Expression, Protected, Selector, Toleration, Workloads
+from webhook.policy.teams import Defaults, Department, Team
+from webhook.policy.values import (
     Bytes,
     ClassName,
     Cores,
@@ -29,15 +33,10 @@ from webhook.policy.field_types import (
     ResourceKey,
     Seconds,
     SecondsLimit,
+    Spec,
     TeamRef,
     TimeZone,
 )
-from webhook.policy.idle import Idle
-from webhook.policy.notify import Notify
-from webhook.policy.selectors import Expression, Protected, Selector, Toleration
-from webhook.policy.spec import Spec
-from webhook.policy.teams import Defaults, Team
-from webhook.policy.workloads import Workloads
 
 API_VERSION: Final = "fairgate.dev/v1alpha1"
 KIND: Final = "Policy"
@@ -309,3 +308,29 @@ class PolicyFile(Spec):
         default=Workloads(), description="How objects that create pods are checked as a whole."
     )
     notify: Notify = Field(default=Notify(), description="Messages to people by HTTP. Default: none.")
+
+
+# The JSON Schema of policy files, for editors; published as policies/schema.json.
+
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of policy files, draft 2020-12."""
+    return {"$schema": DIALECT, **_without_null(PolicyFile.model_json_schema(by_alias=True, mode="validation"))}
+
+
+def _without_null(node: Any) -> Any:  # noqa: ANN401 - JSON
+    """Remove the null that pydantic allows for optional fields: an empty field is an error (see validate.py)."""
+    if isinstance(node, list):
+        return [_without_null(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: _without_null(value) for key, value in node.items() if value is not None}
+    members = kept.get("anyOf")
+    if isinstance(members, list) and {"type": "null"} in members:
+        rest = [member for member in members if member != {"type": "null"}]
+        del kept["anyOf"]
+        kept |= rest[0] if len(rest) == 1 else {"anyOf": rest}
+    return kept

@@ -1,14 +1,27 @@
-"""The sections `teams` and `defaults` of a policy file. Part of the schema, see schema.py."""
+"""Sections of teams and departments.
+
+The sections `teams` and `defaults` of a policy file. Part of the schema, see schema.py.
+"""
 
 from typing import Annotated, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook.core.model.amount import UNLIMITED, Limit, exceeds, format_gpus, format_limit
-from webhook.core.model.policy import DeviceAccess, MigWeight, OnLimit, OnNoRoom, UnknownGpu, UnknownTeam
-from webhook.core.model.user_rules import UnknownUser, UserSource
-from webhook.policy.field_types import (
+from webhook.core.model.amounts import UNLIMITED, Limit, exceeds, format_gpus, format_limit
+from webhook.core.model.policy import (
+    DeviceAccess,
+    MigWeight,
+    OnLimit,
+    OnNoRoom,
+    UnknownGpu,
+    UnknownTeam,
+    UnknownUser,
+    UserSource,
+)
+from webhook.policy.addons import IdleOfTeam
+from webhook.policy.sections import Selector
+from webhook.policy.values import (
     ClassName,
     GpuLimit,
     Gpus,
@@ -18,13 +31,11 @@ from webhook.policy.field_types import (
     Name,
     NamespaceGlob,
     QueueDepth,
+    Spec,
     TeamRef,
     Weight,
+    one_department,
 )
-from webhook.policy.idle import IdleOfTeam
-from webhook.policy.selectors import Selector
-from webhook.policy.spec import Spec
-from webhook.policy.values import one_department
 
 
 def check_order(guaranteed: int, limit: Limit) -> None:
@@ -179,4 +190,43 @@ class Defaults(Spec):
     retry_refused: bool = Field(
         default=True,
         description="Annotate controllers whose pods were refused, so that they retry once there is room.",
+    )
+
+
+# The section `departments` of a policy file: a tree over teams. Part of the schema, see schema.py.
+
+
+class DepartmentShare(Spec):
+    """A department's share of GPUs: whole GPUs, decimals or fractions."""
+
+    guaranteed: Gpus | None = Field(
+        default=None,
+        description="GPUs that the department always gets back from borrowers outside of it. "
+        "Default: what its teams and departments are guaranteed together.",
+    )
+    limit: GpuLimit = Field(
+        default=UNLIMITED,
+        description="Hard cap of all teams below it together, borrowing included; or the word unlimited.",
+    )
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if self.guaranteed is not None:
+            check_order(self.guaranteed, self.limit)
+        return self
+
+
+class Department(Spec):
+    """A department: a node of the tree over teams, with a share of the GPUs."""
+
+    name: Name = Field(description="Unique name; teams refer to it by department, departments by parent.")
+    parent: Name | None = Field(default=None, description="The department above it. Default: none.")
+    gpus: DepartmentShare = Field(
+        default=DepartmentShare(), description="The share of all GPUs of the teams below it together."
+    )
+    models: dict[Name, DepartmentShare] = Field(
+        default={}, description="Shares per GPU model, by the value of the node label for the model."
+    )
+    weight: Weight = Field(
+        default=1, description="Its part of the surplus, relative to other departments of its parent: a number above 0."
     )

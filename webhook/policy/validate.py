@@ -6,19 +6,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from webhook.core.model.gpu_shares import DEVICE
+from webhook.core.model.demand import DEVICE
 from webhook.policy import schema
-from webhook.policy.department_tree import check_tree
-from webhook.policy.departments import Department
-from webhook.policy.document import Document
-from webhook.policy.field_errors import expected_one_of, field_errors
-from webhook.policy.idle import Idle
-from webhook.policy.located import Located
-from webhook.policy.notify import Notify
-from webhook.policy.problems import Path, Problem, described
-from webhook.policy.teams import Defaults, Team
+from webhook.policy.addons import Idle, Notify
+from webhook.policy.documents import Document, FieldPath, Located, Problem, described
+from webhook.policy.field_errors import check_tree, expected_one_of, field_errors
+from webhook.policy.sections import Workloads
+from webhook.policy.teams import Defaults, Department, Team
 from webhook.policy.values import resource_name
-from webhook.policy.workloads import Workloads
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -162,7 +157,7 @@ def _items(document: Document, name: str, value: object, model: type[M], draft: 
             yield checked
 
 
-def _note_names(document: Document, path: Path, item: dict[str, Any], draft: Draft) -> None:
+def _note_names(document: Document, path: FieldPath, item: dict[str, Any], draft: Draft) -> None:
     """Record an item's name and what it refers to, even if it is invalid: other items are checked against them."""
     name = item.get("name")
     if isinstance(name, str):
@@ -177,14 +172,14 @@ def _note_names(document: Document, path: Path, item: dict[str, Any], draft: Dra
         draft.claims += (NamespaceClaim(name, namespace) for namespace in claimed)
 
 
-def _texts(document: Document, path: Path, value: object) -> Iterator[Located[str]]:
+def _texts(document: Document, path: FieldPath, value: object) -> Iterator[Located[str]]:
     if isinstance(value, list):
         for index, text in enumerate(value):
             if isinstance(text, str):
                 yield Located(text, document, (*path, index))
 
 
-def _checked(document: Document, path: Path, value: object, model: type[M], draft: Draft) -> Located[M] | None:
+def _checked(document: Document, path: FieldPath, value: object, model: type[M], draft: Draft) -> Located[M] | None:
     # An empty `teams:` would open a pool to every team, an empty `limit:` remove a limit: an error, not a default.
     empty = frozenset(_empty_fields(value))
     draft.problems += (document.problem((*path, *e), "has no value; write one, or leave the field out") for e in empty)
@@ -197,7 +192,7 @@ def _checked(document: Document, path: Path, value: object, model: type[M], draf
     return Located(checked, document, path)
 
 
-def _empty_fields(value: object) -> Iterator[Path]:
+def _empty_fields(value: object) -> Iterator[FieldPath]:
     if isinstance(value, dict):
         for name, item in value.items():
             if item is None:

@@ -1,19 +1,51 @@
-"""Parsers of the scalar fields of a policy: amounts, durations, names and keys. Errors say what is expected."""
+"""How values are written: parsers, their types, the base of all sections.
+
+The base model of all parts of a policy file.
+"""
 
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from webhook.core.model.amount import UNLIMITED, Limit, parse_gpus
-from webhook.core.model.defragment_rules import UTC_NAME
-from webhook.core.model.duration import parse_seconds
-from webhook.core.model.names import DEVICE_CLASS, UNASSIGNED
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Strict,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+
+from webhook.core.model.amounts import (
+    DEVICE_CLASS,
+    UNASSIGNED,
+    UNLIMITED,
+    Limit,
+    format_limit,
+    parse_gpus,
+    parse_seconds,
+)
+from webhook.core.model.amounts import PATTERN as DURATION
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
-from webhook.core.world.force_deleted import LONGEST_SECONDS
-from webhook.policy.problems import described
+from webhook.core.model.policy_addons import UTC_NAME
+from webhook.core.world.world import LONGEST_SECONDS
+from webhook.policy.documents import described
+
+
+class Spec(BaseModel):
+    """Base model: camelCase in files, no unknown fields, immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+# Parsers of the scalar fields of a policy: amounts, durations, names and keys. Errors say what is expected.
+
 
 MAX_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units within 64 bits
 
@@ -275,3 +307,57 @@ def resource_name(value: str) -> str:
 def namespace_glob(value: str) -> str:
     """Check a namespace's name, or a glob in which * stands for any text and ? for one character."""
     return _glob(value) if "*" in value or "?" in value else _namespace(value)
+
+
+# Types of the schema's scalar fields: each combines a parser of values.py with its JSON Schema.
+
+
+Text = Annotated[str, Strict()]
+_AMOUNT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{AMOUNT}$"}]
+}
+_WEIGHT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WEIGHT},
+        {"type": "string", "pattern": f"^{AMOUNT}$"},
+    ]
+}
+_LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
+_DURATION_SCHEMA: Final[dict[str, Any]] = {"anyOf": [{"type": "string", "pattern": f"^({DURATION})$"}, {"const": 0}]}
+_DURATION_LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_DURATION_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
+_CORES_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{CORES}$"}]
+}
+_BYTES_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^{BYTES}$"}]
+}
+Gpus = Annotated[int, PlainValidator(gpus), WithJsonSchema(_AMOUNT_SCHEMA)]
+GpuLimit = Annotated[Limit, PlainValidator(limit), PlainSerializer(format_limit), WithJsonSchema(_LIMIT_SCHEMA)]
+Seconds = Annotated[int, PlainValidator(seconds), WithJsonSchema(_DURATION_SCHEMA)]
+GracePeriod = Annotated[Seconds, AfterValidator(grace_period)]
+GangTimeout = Annotated[Seconds, AfterValidator(gang_timeout)]
+SecondsLimit = Annotated[Limit, PlainValidator(seconds_limit), WithJsonSchema(_DURATION_LIMIT_SCHEMA)]
+Weight = Annotated[int | Fraction, PlainValidator(weight), WithJsonSchema(_WEIGHT_SCHEMA)]
+QueueDepth = Annotated[int, Strict(), Field(ge=0, le=MAX_QUEUE_DEPTH)]
+DailyWindow = Annotated[
+    tuple[int, int],
+    PlainValidator(daily_window),
+    WithJsonSchema({"type": "string", "pattern": f"^{WINDOW}$"}),
+]
+TimeZone = Annotated[str, Strict(), AfterValidator(time_zone)]
+MovesPerHour = Annotated[int, Strict(), Field(ge=1, le=MAX_MOVES)]
+Cores = Annotated[int, PlainValidator(cores), WithJsonSchema(_CORES_SCHEMA)]
+Bytes = Annotated[int, PlainValidator(size), WithJsonSchema(_BYTES_SCHEMA)]
+TeamRef = Annotated[str, Strict(), AfterValidator(team_name)]
+Name = Annotated[str, Strict(), AfterValidator(label_value)]
+Key = Annotated[str, Strict(), AfterValidator(label_key)]
+LabelValue = Annotated[str, Strict(), AfterValidator(any_label_value)]
+NamespaceGlob = Annotated[str, Strict(), AfterValidator(namespace_glob)]
+ResourceKey = Annotated[str, Strict(), AfterValidator(resource_name)]
+ClassName = Annotated[str, Strict(), AfterValidator(object_name)]
+ApiGroup = Annotated[str, Strict(), AfterValidator(api_group)]
+KindName = Annotated[str, Strict(), AfterValidator(kind_name)]
+ResourcePlural = Annotated[str, Strict(), AfterValidator(resource_plural)]
+HostPath = Annotated[str, Strict(), AfterValidator(host_path)]
+FieldPath = Annotated[str, Strict(), AfterValidator(field_path)]
+NumberPath = Annotated[str, Strict(), AfterValidator(number_path)]

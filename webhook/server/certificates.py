@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from certs.folder import CertFolder
+from certs.authority import CertificateError
 from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished, CertificateManager, Outcome
-from certs.pair import CertificateError
-from certs.reload import Reloader
-from certs.serving import Reloaded, ReloadFailed
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.namespace import own_namespace
-from webhook.cluster.writes.certificate_store import SecretStore, WebhookConfigurations, notify_on_changes
+from certs.serving import CertFolder, Reloaded, Reloader, ReloadFailed
+from webhook.cluster.api.client import ClusterError, connect
+from webhook.cluster.api.requests import own_namespace
+from webhook.cluster.writes.registration import SecretStore, WebhookConfigurations, notify_on_changes
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import CaStatus, Metrics
-from webhook.server.http.client_auth import check_caller, request_certificates
-from webhook.server.http.probes import Readiness
+from webhook.server.http.handlers import Readiness
+from webhook.server.http.replies import check_caller, request_certificates
 from webhook.server.settings import CertSecret, LiveCluster, ServerSettings, StartupError
 
 FIRST_READ_SECONDS: Final = 5.0

@@ -9,32 +9,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ApiConnection, ClusterError, connect
 from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.reads.server_version import refuse_too_old
-from webhook.cluster.watch.autoscalers import AutoscalerWatch, FoundAutoscalers
-from webhook.cluster.watch.feed import Feed
-from webhook.cluster.watch.quotas import quota_kind
+from webhook.cluster.reads.listing import refuse_too_old
+from webhook.cluster.watch.feed import AutoscalerWatch, Feed, FoundAutoscalers, quota_kind
 from webhook.cluster.watch.world_kinds import followed, world_kinds
-from webhook.cluster.writes.crd_installer import CrdInstaller
-from webhook.core.model.autoscaler import Autoscaler
+from webhook.cluster.writes.reports import CrdInstaller
+from webhook.core.model.node import Autoscaler
 from webhook.core.model.pod import Resident
-from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.quota.resource_quotas import QuotaIndex
+from webhook.core.quota.charges import InFlightCharge, QuotaIndex
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.pod_index import holder_of
 from webhook.core.world.world import World
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
-from webhook.kube.nodes.autoscalers import API, marks_of
-from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
+from webhook.kube.ledger.reports import report_crd
+from webhook.kube.ledger.team_ledger import team_ledger_crd
+from webhook.kube.nodes.nodes import API, marks_of
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.leader.bypass_detector import BypassDetector
-from webhook.server.leader.run_log import RunLog
+from webhook.observe.processes import LedgerMetrics, LedgerState
+from webhook.server.leader.start_scores import RunLog
+from webhook.server.leader.tiers import BypassDetector
 from webhook.server.settings import StartupError
-from webhook.simulation.forecast.seen_runs import SeenRuns
+from webhook.simulation.forecast.run_times import SeenRuns
 
 TICK_SECONDS: Final = 1.0
 

@@ -9,39 +9,36 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.namespace import own_namespace
-from webhook.cluster.reads.caller_rights import CallerRights
+from webhook.cluster.api.client import ClusterError
+from webhook.cluster.api.requests import own_namespace
+from webhook.cluster.reads.installation import CallerRights
+from webhook.cluster.writes.events import OwnerEvent
 from webhook.cluster.writes.lease import lease_timing
-from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.cluster.writes.reports import ReplicaReporter
-from webhook.core.admission.maintained import maintenance_texts
+from webhook.core.admission.pools import maintenance_texts
 from webhook.core.model.policy import Policy
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.history.recorder import UsageRecorder
-from webhook.http.lifecycle import run_beside, stop_signals
-from webhook.kube.objects.usage_access import AUDIENCE
+from webhook.http.server import run_beside, stop_signals
+from webhook.kube.objects.keys import AUDIENCE
 from webhook.kube.world_file.world_file import WorldFileError, read_world
-from webhook.observe.logs import Logs, open_logs
+from webhook.observe.logs import Logs, Watchdog, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.observe.watchdog import Watchdog
-from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
+from webhook.policy.documents import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.certificates import Certificates, CertificateStatus, open_certificates
 from webhook.server.http.app import App, serve
-from webhook.server.http.probes import Readiness
+from webhook.server.http.handlers import Readiness
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.leader.leader import Leader
 from webhook.server.leader.notifications import Notifications
-from webhook.server.leader.policy_publisher import PolicyPublisher
+from webhook.server.leader.publishers import RoomPublisher, UsagePublisher
+from webhook.server.leader.registration_loop import PolicyPublisher
 from webhook.server.leader.replica_report import LedgerLag, ServerState
-from webhook.server.leader.room_publisher import RoomPublisher
-from webhook.server.leader.usage_publisher import UsagePublisher
 from webhook.server.live_world import LiveWorld, keep_time
-from webhook.server.review.ledger_protocol import Ledger
-from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import Ledger, MemoryLedger
 from webhook.server.settings import FileWorld, LiveCluster, ServerSettings, StartupError
 
 

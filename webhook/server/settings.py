@@ -9,7 +9,7 @@ from typing import Final
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, CertificateOptions
 from webhook.core.model.policy import Enforcement
 from webhook.history.store import HistoryBounds
-from webhook.http.bounds import Bounds
+from webhook.http.connections import Bounds
 from webhook.observe.logs import LogFormat
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024

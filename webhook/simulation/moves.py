@@ -8,16 +8,30 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from webhook.core.defragment.defragment import Movement, make_room, separate_plans
-from webhook.core.defragment.movable_pod import movable_pods
-from webhook.core.defragment.move_bounds import PastMove, bound_on, moved_pods, moves_left, recent
-from webhook.core.defragment.move_plan import NotPlanned, Room, Target
-from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler, target_to_come
-from webhook.core.model.names import Uid
+from webhook.core.defragment.candidates import (
+    NotPlanned,
+    PastMove,
+    Room,
+    Target,
+    bound_on,
+    movable_pods,
+    moved_pods,
+    moves_left,
+    recent,
+)
+from webhook.core.defragment.targets import (
+    Movement,
+    make_room,
+    separate_plans,
+    target_in_line,
+    target_of_scheduler,
+    target_to_come,
+)
+from webhook.core.model.amounts import Uid
 from webhook.core.model.pod import CONTROLLER
-from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
+from webhook.core.reclaim.reclaim_pods import Controller, ReclaimPod
 from webhook.simulation.cluster import PodOf, SimulatedCluster
-from webhook.simulation.refused_pods import RefusedPods
+from webhook.simulation.runs import RefusedPods
 from webhook.simulation.task import Evictions, MovedTiers, Settings
 
 LOOK_SECONDS: Final = 600

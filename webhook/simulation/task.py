@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from webhook.core.model.names import NodeName, TeamName, User
+from webhook.core.model.amounts import NodeName, TeamName, User
+from webhook.core.model.constraints import Tier
 from webhook.core.model.pod import Pod
-from webhook.core.model.reason import Reason
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Reason
 
 
 class Task(NamedTuple):

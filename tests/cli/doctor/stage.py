@@ -6,18 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from certs.authority import make_ca, make_leaf, new_key
-from certs.pair import certificate_to_pem
+from certs.authority import certificate_to_pem, make_ca, make_leaf, new_key
 from webhook.cli.doctor.run import Observations, judge
-from webhook.cluster.reads.installation import InstallationState, ReadValue
-from webhook.cluster.reads.other_products import ProductsFound
+from webhook.cluster.reads.installation import InstallationState, ProductsFound, ReadValue
 from webhook.kube.ledger.reports import ROOM_FORMAT, PolicyReport, ReplicaReport, Report, RoomReport, written_at
-from webhook.kube.objects.server_version import ServerVersion
+from webhook.kube.objects.keys import ServerVersion
 from webhook.kube.registration.guards import guards
-from webhook.kube.registration.installation import Probe, ProbeOutcome
+from webhook.kube.registration.inventory import Probe, ProbeOutcome
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
-from webhook.policy.load import parse
-from webhook.policy.published import published
+from webhook.policy.build import published
+from webhook.policy.watch import parse
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 HOST = "fairgate.fairgate-system.svc"

@@ -8,12 +8,10 @@ import pytest
 
 from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, replicas
-from webhook.cli.doctor.findings import Check, State, exit_status
-from webhook.cli.doctor.processes import check_ledger
-from webhook.cluster.reads.installation import ReadForbidden, ReadValue
-from webhook.cluster.reads.other_products import ProductsFound
+from webhook.cli.doctor.checks import Check, State, check_ledger, exit_status
+from webhook.cluster.reads.installation import ProductsFound, ReadForbidden, ReadValue
 from webhook.core.model.policy import Share
-from webhook.kube.objects.server_version import ServerVersion
+from webhook.kube.objects.keys import ServerVersion
 
 
 def registered(**changes):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, POLICY, findings, process, replicas
-from webhook.cli.doctor.findings import Check
+from webhook.cli.doctor.checks import Check
 
 
 def test_nodes_that_reject_pods_are_named_by_the_leader():

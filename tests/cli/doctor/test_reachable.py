@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.doctor.stage import HEALTHY, POLICY, findings
-from webhook.cli.doctor.findings import Check, State
+from webhook.cli.doctor.checks import Check, State
 from webhook.cluster.reads.installation import ReadForbidden
 from webhook.core.model.policy import Enforcement
-from webhook.kube.registration.installation import Probe, ProbeOutcome
+from webhook.kube.registration.inventory import Probe, ProbeOutcome
 
 PROBES = {
     "failed": (Probe(ProbeOutcome.FAILED, "x509: unknown authority"), State.WRONG, "cannot reach Fairgate: x509"),

@@ -7,14 +7,13 @@ import pytest
 
 from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, replicas
-from webhook.cli.doctor.findings import Check, State, exit_status
+from webhook.cli.doctor.checks import Check, State, exit_status
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.core.model.policy import Enforcement
-from webhook.kube.registration.guards import guards
-from webhook.kube.registration.held_guards import PARAMETRIC
+from webhook.kube.registration.guards import PARAMETRIC, guards
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.kube.registration.static_registration import StaticRegistration, can_be_static
-from webhook.policy.load import parse
+from webhook.kube.registration.static_files import StaticRegistration, can_be_static
+from webhook.policy.watch import parse
 
 
 def test_nothing_is_registered_while_the_policy_is_off():

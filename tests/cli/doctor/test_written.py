@@ -9,12 +9,11 @@ import pytest
 from tests.cli import golden
 from tests.cli.doctor.stage import HEALTHY, evidence, findings, process, processes
 from tests.docs import pages
-from webhook.cli.doctor.findings import Check, Finding, State, exit_status
-from webhook.cli.doctor.run import DoctorReport, report_of
-from webhook.cli.doctor.table import to_table
+from webhook.cli.doctor.checks import Check, Finding, State, exit_status
+from webhook.cli.doctor.run import DoctorReport, report_of, to_table
 from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.kube.ledger.reports import Report
-from webhook.kube.registration.installation import Probe, ProbeOutcome, created_probe, probe_pod, refused_probe
+from webhook.kube.registration.inventory import Probe, ProbeOutcome, created_probe, probe_pod, refused_probe
 
 PAGE = Path(__file__).parents[3] / "docs" / "troubleshoot.md"
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,8 +13,8 @@ from tests.cli import sample_world
 from tests.cluster.support.fake_api import Answer, Body, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys
-from webhook.kube.reclaim.holds import rfc3339
 
 POLICY = """
 apiVersion: fairgate.dev/v1alpha1

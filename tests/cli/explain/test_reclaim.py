@@ -7,17 +7,14 @@ import msgspec
 import pytest
 
 from tests import builders as b
-from webhook.cli.explain.beside import ClusterDetails
-from webhook.cli.explain.reclaim import Evictions, node_holds_of
+from webhook.cli.explain.reclaim import ClusterDetails, Evictions, node_holds_of
 from webhook.cli.world_source import WorldObjects, world_of
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import Uid
+from webhook.core.model.amounts import ONE_GPU, Uid
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_outlook import Impossible, Possible, outlook
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
+from webhook.core.reclaim.snapshot import Impossible, Possible, outlook, pods_within_share, select_pods, take_snapshot
 from webhook.evictor.cluster_view import ClusterView
 from webhook.kube.objects import keys
-from webhook.policy.load import parse
+from webhook.policy.watch import parse
 
 NOW = 1_790_000_000
 POLICY = parse(

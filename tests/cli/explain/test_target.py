@@ -2,8 +2,8 @@
 
 import pytest
 
-from webhook.cli.explain.target import read_target
-from webhook.core.model.workload_rules import WorkloadKind
+from webhook.cli.explain.reclaim import read_target
+from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.table import kind_table
 
 KINDS = kind_table((WorkloadKind("acme.io", "Train", "trains"),))

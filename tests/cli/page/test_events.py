@@ -2,8 +2,8 @@
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cli.page.events import read_events
-from webhook.page.live.cluster_watch import COMPONENTS
+from webhook.cli.page.run import read_events
+from webhook.page.live.cluster_state import COMPONENTS
 
 EVENTS = "/api/v1/events"
 

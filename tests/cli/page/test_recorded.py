@@ -2,10 +2,10 @@
 
 import pytest
 
-from webhook.cli.page.recorded import STEP_SECONDS, RecordedUsage, of_files
-from webhook.history.schema import HistoryError
-from webhook.history.usage_row import Recording, UsageKey, UsageKind, UsageRow
-from webhook.page.views.usage_history import DAY_SECONDS, sparkline
+from webhook.cli.page.asked import STEP_SECONDS, RecordedUsage, of_files
+from webhook.history.meter import Recording, UsageKey, UsageKind, UsageRow
+from webhook.history.store import HistoryError
+from webhook.page.views.teams import DAY_SECONDS, sparkline
 
 NOW = 1_795_338_000
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from tests import builders as b
+from webhook.cli.page.asked import FollowedFile
 from webhook.cli.page.run import reading_of
-from webhook.cli.page.world_file import FollowedFile
 from webhook.cli.world_source import WorldError, WorldObjects
 from webhook.core.model.policy import Policy
 

@@ -17,9 +17,8 @@ from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.live_cluster import ENDED_PODS, read_ended
 from webhook.cli.main import main
-from webhook.cli.queue.report import QueueReport
-from webhook.history.store import Batch, HistoryStore
-from webhook.history.trace_row import PodRow, Trace
+from webhook.cli.queue.run import QueueReport
+from webhook.history.store import Batch, HistoryStore, PodRow, Trace
 from webhook.kube.objects import keys
 
 POLICY = """

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from tests.history import recorded
 from webhook.cli.main import main
-from webhook.history.store import Batch, HistoryStore
-from webhook.history.trace_row import PodRow, Trace
+from webhook.history.store import Batch, HistoryStore, PodRow, Trace
 
 KEPT = Path(__file__).parents[2] / "history" / "kept" / "format-1.db"
 

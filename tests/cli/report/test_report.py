@@ -5,9 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from webhook.cli.report import tally as tallies
-from webhook.cli.report.command import report
-from webhook.cli.report.tally import tally
+from webhook.cli import report as tallies
+from webhook.cli.report import report, tally
 
 
 def line(name="p", **fields):

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from tests.cli.review.sample import write
 from webhook import __version__
 from webhook.cli.main import main
-from webhook.cli.review.findings import Finding, Level
-from webhook.cli.review.formats.sarif import SCHEMA, to_sarif
-from webhook.cli.review.report import ReviewReport
-from webhook.core.model.reason import Code
-from webhook.policy.load import load
+from webhook.cli.review.formats.formats import SCHEMA, to_sarif
+from webhook.cli.review.results import Finding, Level
+from webhook.cli.review.run import ReviewReport
+from webhook.core.model.reasons import Code
+from webhook.policy.watch import load
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMATS = ("table", "json", "github", "sarif", "junit", "markdown")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.core.support.make import resident
-from webhook.cli.review.existing_pods import ExistingPods
+from webhook.cli.review.results import ExistingPods
 from webhook.core.model.pod import Owner
 from webhook.kube.kinds.model import PodSet, Workload
 

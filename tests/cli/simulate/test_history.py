@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from tests.cli.simulate.support import calls
 from tests.history import recorded
 from webhook.cli.main import main
-from webhook.history.store import HistoryStore
-from webhook.history.trace_row import ObjectRow
+from webhook.history.store import HistoryStore, ObjectRow
 
 KEPT = Path(__file__).parents[2] / "history" / "kept" / "format-1.db"
 LOWER = recorded.POLICY.replace("limit: 16", "limit: 8")

@@ -5,12 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from webhook.cli.simulate.marks import WIDTH, Bar, Polyline, Text
-from webhook.cli.simulate.page import plots_of, to_html
-from webhook.cli.simulate.plots import Curve, bar_plot, line_plot
+from webhook.cli.simulate.plots import WIDTH, Bar, Curve, Polyline, Text, bar_plot, line_plot
 from webhook.cli.simulate.results import GroupReport, PolicyReport, PurchaseReport, SimulationReport
-from webhook.simulation.series import Sample
-from webhook.simulation.summary import Interval
+from webhook.cli.simulate.run import plots_of, to_html
+from webhook.simulation.summary import Interval, Sample
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 

@@ -7,12 +7,12 @@ import pytest
 from tests.cli import sample_world
 from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import until, write_kubeconfig
-from webhook.cli.status.follow import Follower
+from webhook.cli.status.run import Follower
 from webhook.cli.world_source import read_once, watch_world
-from webhook.core.life.pod_life import Stage
+from webhook.core.model.pod import Stage
 from webhook.core.model.policy import Policy
-from webhook.input_error import InputError
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.files import InputError
+from webhook.kube.nodes.holds import rfc3339
 from webhook.server.settings import FileWorld
 
 
@@ -101,5 +101,5 @@ def test_what_could_never_be_read_is_an_error(follower, tmp_path):
 def test_what_is_shown_of_before_gets_older(follower, monkeypatch):
     first = follower.look().origin.age_seconds
     now = time.time()
-    monkeypatch.setattr("webhook.cli.status.follow.time.time", lambda: now + 600)
+    monkeypatch.setattr("webhook.cli.status.run.time.time", lambda: now + 600)
     assert follower.look().origin.age_seconds == pytest.approx(first + 600, abs=60)

@@ -11,9 +11,9 @@ from tests.cli.usage.test_live import in_thread
 from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
-from webhook.cli.status.process_reports import ProcessReports, Reported
+from webhook.cli.status.run import ProcessReports, Reported
 from webhook.kube.ledger import reports
-from webhook.policy.load import load
+from webhook.policy.watch import load
 from webhook.server.settings import FileWorld
 
 POLICY = """apiVersion: fairgate.dev/v1alpha1

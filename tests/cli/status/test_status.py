@@ -14,14 +14,13 @@ from tests import builders as b
 from tests import forks
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
-from webhook.cli.status.gpu_picture import GpuPicture
-from webhook.cli.status.report import StatusReport, report_of
+from webhook.cli.status.report import GpuPicture, StatusReport, report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
 from webhook.cli.world_source import WorldObjects, world_of
-from webhook.core.explain.board import board_of
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.explain.team_rows import board_of
+from webhook.core.model.amounts import Namespace, NodeName, Uid
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
-from webhook.policy.load import parse
+from webhook.policy.watch import parse
 
 GOLDEN = Path(__file__).parent / "golden"
 POLICY = parse({"p.yaml": sample_world.POLICY.encode()}, origin="p")

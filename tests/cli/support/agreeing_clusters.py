@@ -14,16 +14,14 @@ from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.results import Place
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.core.explain.team_rows import ledger_row
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.core.quota.charged_pod import flight_of
-from webhook.core.quota.in_flight import LedgerRecord
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.model.node import Autoscaler
+from webhook.core.quota.charges import LedgerRecord, flight_of
 from webhook.core.starting.awaited_room import awaiting
+from webhook.core.starting.starts import AssumedStarts
 from webhook.kube.ledger.team_ledger import encode
-from webhook.kube.nodes.autoscalers import objects_of
-from webhook.kube.nodes.maintenance import MIG_STATE
+from webhook.kube.nodes.nodes import MIG_STATE, objects_of
 from webhook.kube.objects import keys
-from webhook.policy.load import parse
+from webhook.policy.watch import parse
 
 NOW = 1_795_600_000
 USER = "ann"

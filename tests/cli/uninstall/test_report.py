@@ -2,8 +2,8 @@
 
 import pytest
 
-from webhook.cli.uninstall.report import UninstallReport, line_of, step_report, summary_of
-from webhook.cluster.uninstall.plan import PlannedStep, Step
+from webhook.cli.uninstall.run import UninstallReport, line_of, step_report, summary_of
+from webhook.cluster.uninstall.removal import PlannedStep, Step
 
 
 def planned(*objects, is_kept=False):

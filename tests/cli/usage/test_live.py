@@ -11,9 +11,9 @@ from tests.cluster.support.fake_api import Answer, Body, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from tests.history.support import T0, row
 from webhook.cli.usage.live import read_live
-from webhook.history import wire
-from webhook.history.schema import HistoryError
-from webhook.kube.objects.usage_access import READER, TOKEN_HEADER
+from webhook.history import reader
+from webhook.history.store import HistoryError
+from webhook.kube.objects.keys import READER, TOKEN_HEADER
 
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fairgate"
 PODS = "/api/v1/namespaces/gpus/pods"
@@ -37,8 +37,8 @@ def api():
             f"get {CONFIGURATION}": body({"webhooks": [{"name": "validate", "clientConfig": client}]}),
             f"post {TOKEN}": body({"status": {"token": "short-lived"}}),
             f"list {PODS}": body({"items": [{"metadata": {"name": name}} for name in ("fairgate-0", "fairgate-1")]}),
-            f"get {proxy('fairgate-0')}": Body(wire.encode([row("observed", 300), row("refused", 1, team="a")])),
-            f"get {proxy('fairgate-1')}": Body(wire.encode([row("refused", 2, team="a")])),
+            f"get {proxy('fairgate-0')}": Body(reader.encode([row("observed", 300), row("refused", 1, team="a")])),
+            f"get {proxy('fairgate-1')}": Body(reader.encode([row("refused", 2, team="a")])),
         }
         for request, answer in answers.items():
             api.faults[request].append(answer)

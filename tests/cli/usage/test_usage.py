@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from tests.history.support import A100, T0, row
 from webhook.cli.main import main
+from webhook.history.meter import INTERVAL_SECONDS
 from webhook.history.store import Batch, HistoryStore
-from webhook.history.usage_row import INTERVAL_SECONDS
 
 HOUR = 3600
 RANGE = ("--since", "2023-11-14T22:15:00Z", "--until", "2023-11-14T22:30:00Z")

@@ -10,8 +10,7 @@ import pytest
 from tests.cluster.support.fake_api import Answer, FakeApi, Slow
 from tests.cluster.support.pki import Authority
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.client import ApiError, ClusterError, connect
 
 NODES = "/api/v1/nodes"
 

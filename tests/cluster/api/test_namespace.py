@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.api.client import ClusterError
+from webhook.cluster.api.requests import own_namespace
 
 
 @pytest.mark.parametrize(("named", "want"), [("gpu", "gpu"), ("", "default"), (None, "default")])

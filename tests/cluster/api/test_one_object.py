@@ -6,9 +6,8 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.one_object import find, pod_path, read
+from webhook.cluster.api.client import ApiError, ClusterError, connect
+from webhook.cluster.api.requests import find, pod_path, read
 
 PODS = "/api/v1/pods"
 PATH = pod_path("team-a", "p")

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cluster.api.wire import LineSplitter
+from webhook.cluster.api.client import LineSplitter
 
 texts = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=8)
 

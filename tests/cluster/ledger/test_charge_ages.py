@@ -3,11 +3,11 @@
 import pytest
 
 from tests.core.support import make
-from webhook.cluster.ledger.charge_ages import ChargeAges
+from webhook.cluster.ledger.ledger_writer import ChargeAges
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.charges import InFlightCharge
 
 UNSEEN = 60.0
 CHARGE = Charge(TeamName("team-a"), Tier.PREEMPTIBLE, 1)

@@ -10,15 +10,14 @@ from tests.cluster.support.stores import unexpected, until
 from tests.core.support.departments import department
 from tests.core.support.make import gpus, pod, policy, resident, team, world
 from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.ledger.ledger_objects import PATH
+from webhook.core.model.amounts import DepartmentName, TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge, Deny
-from webhook.core.model.names import DepartmentName, TeamName
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.quota.ledger_moves import department_ledger
-from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import Account, violations
+from webhook.core.model.reasons import Code
+from webhook.core.quota.charges import InFlightCharge, LedgerDecision
+from webhook.core.quota.limits import Account, Request, violations
+from webhook.core.quota.usage import department_ledger
 from webhook.kube.ledger.team_ledger import object_name
 
 A, B = TeamName("team-a"), TeamName("team-b")
@@ -88,7 +87,7 @@ async def test_a_team_that_fills_a_ledger_is_asked_again_and_others_are_charged(
     one = make(policy_=tree(9.0))
     assert [await one.ask(f"a{number}", A) for number in range(3)] + [await one.ask("b0", B)] == [YES] * 4
     size = len(json.dumps(api.objects[PATH][LEFT]))
-    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 3 * size // 2)
+    monkeypatch.setattr("webhook.cluster.ledger.ledger_objects.MAX_LEDGER_BYTES", 3 * size // 2)
     refused = await one.ask("a3", A)
     assert refused.reason.code is Code.LEDGER_FULL
     assert refused.reason.text.startswith("team team-a fills its ledger with charges")

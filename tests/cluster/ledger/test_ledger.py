@@ -10,14 +10,13 @@ from tests.cluster.support.replica import NO, PODS, YES, A, beside, in_flight
 from tests.cluster.support.stores import FAST, until
 from tests.core.support.make import gpus, policy, resident, team
 from tests.core.support.waiting import waiting
-from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.ledger.ledger_objects import PATH
 from webhook.cluster.watch.feed import Feed
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge, NotApplicable, Retry
-from webhook.core.model.names import TeamName
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.quota.resource_quotas import Quota
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.quota.charges import InFlightCharge, LedgerDecision, Quota
 
 
 async def test_the_first_charge_creates_the_object_and_a_refusal_needs_no_write(api, one):

@@ -9,13 +9,13 @@ from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.replica import PODS, YES, A, beside, in_flight
 from tests.cluster.support.stores import until
 from tests.core.support.make import gpus, policy, resident, team
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.client import ApiError
 from webhook.cluster.ledger.ledger import UPDATES_AT_ONCE
-from webhook.cluster.ledger.team_ledger_client import PATH, Result, TeamLedgerClient, result_of
+from webhook.cluster.ledger.ledger_objects import PATH, Result, TeamLedgerClient, result_of
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.model.reasons import Code
+from webhook.core.quota.charges import InFlightCharge, LedgerDecision
 
 
 def left_by(uid, *, lingers=35):
@@ -95,7 +95,7 @@ async def test_a_write_that_is_too_large_is_split_and_delays_no_other(api, one):
 async def test_an_object_that_would_be_too_large_is_not_sent(api, one, monkeypatch):
     await one.ask("u0")
     size = len(msgspec.json.encode(api.objects[PATH]["/team-a"]))
-    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 2 * size)
+    monkeypatch.setattr("webhook.cluster.ledger.ledger_objects.MAX_LEDGER_BYTES", 2 * size)
     monkeypatch.setattr(TeamLedgerClient, "is_half_full", False)
     answers = await asyncio.gather(*(one.ask(f"u{number}" + "x" * size) for number in range(1, 4)))
     assert [answer is YES for answer in answers].count(True) == len(in_flight(api)) - 1

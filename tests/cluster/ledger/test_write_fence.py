@@ -2,7 +2,7 @@
 
 import asyncio
 
-from webhook.cluster.ledger.write_fence import WriteFence
+from webhook.cluster.ledger.ledger_objects import WriteFence
 
 
 async def test_it_waits_for_a_write_that_was_sent_since():

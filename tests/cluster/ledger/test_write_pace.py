@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from webhook.cluster.ledger.write_pace import WritePace
+from webhook.cluster.ledger.ledger_objects import WritePace
 
 
 async def seconds_of(pause):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import Book
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ClusterError
 from webhook.cluster.reads import listing
 from webhook.kube.world_file.world_objects import WORLD_KINDS
 

@@ -4,9 +4,8 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ApiError
-from webhook.cluster.reads.other_products import read_other_products
+from webhook.cluster.api.client import ApiError, connect
+from webhook.cluster.reads.installation import read_other_products
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 

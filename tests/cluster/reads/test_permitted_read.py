@@ -6,8 +6,8 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import until
-from webhook.cluster.api.errors import ApiError
-from webhook.cluster.reads.permitted_read import ReadScope, in_namespace, read_permitted
+from webhook.cluster.api.client import ApiError
+from webhook.cluster.reads.listing import ReadScope, in_namespace, read_permitted
 
 
 def forbidden(*paths):

@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager, suppress
 
 from tests.core.support.make import gpus, policy, resident, team, world
 from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.ledger.ledger_objects import PATH
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge, Deny, NotApplicable
-from webhook.core.model.names import TeamName
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.quota.resource_quotas import QuotaIndex
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.quota.charges import InFlightCharge, LedgerDecision, QuotaIndex
 
 A = TeamName("team-a")
 YES = NotApplicable(Reason(Code.COUNTED_ONLY, "charged"))

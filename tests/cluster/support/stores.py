@@ -10,9 +10,9 @@ import msgspec
 import yaml
 
 from tests.cluster.support.fake_api import FakeApi
-from webhook.cluster.watch.pace import Pace
+from webhook.cluster.watch.event_stream import Pace
+from webhook.cluster.watch.kinds import WatchedKind
 from webhook.cluster.watch.watch import Watch
-from webhook.cluster.watch.watched_kind import WatchedKind
 
 PODS = "/api/v1/pods"
 FAST = Pace(

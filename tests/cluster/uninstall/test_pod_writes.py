@@ -6,9 +6,9 @@ import json
 import pytest
 
 from tests.cluster.support.fake_api import Answer, Cut
-from webhook.cluster.uninstall.pod_writes import patch_pods
-from webhook.cluster.uninstall.scope import Tempo
-from webhook.kube.pod.let_go import MarkedPod
+from webhook.cluster.uninstall.removal import patch_pods
+from webhook.cluster.uninstall.survey import Tempo
+from webhook.kube.pod.waiting import MarkedPod
 
 PODS = "/api/v1/pods"
 

@@ -4,9 +4,8 @@ import time
 
 from tests import builders as b
 from webhook.cluster.uninstall import survey
-from webhook.cluster.uninstall.plan import plan
-from webhook.cluster.uninstall.scope import Scope, Tempo
-from webhook.cluster.uninstall.survey import SILENT_SECONDS, running
+from webhook.cluster.uninstall.removal import plan
+from webhook.cluster.uninstall.survey import SILENT_SECONDS, Scope, Tempo, running
 from webhook.kube.ledger import reports
 
 

@@ -8,11 +8,10 @@ from tests.cluster.support.fake_api import Answer, Body
 from tests.cluster.support.stores import FAST, until
 from tests.cluster.watch.test_feed import feeding
 from tests.core.support import make
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.watch.autoscalers import AutoscalerWatch, FoundAutoscalers, find_autoscalers
-from webhook.cluster.watch.feed import Feed
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.kube.nodes.autoscalers import KARPENTER_PATHS, STATUS_PATH, objects_of
+from webhook.cluster.api.client import ClusterError
+from webhook.cluster.watch.feed import AutoscalerWatch, Feed, FoundAutoscalers, find_autoscalers
+from webhook.core.model.node import Autoscaler
+from webhook.kube.nodes.nodes import KARPENTER_PATHS, STATUS_PATH, objects_of
 
 NOW = 1_790_000_000.0
 BOTH = frozenset(Autoscaler)

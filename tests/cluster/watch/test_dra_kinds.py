@@ -6,16 +6,15 @@ from tests.cluster.support.fake_api import End
 from tests.cluster.support.stores import FAST, until
 from tests.cluster.watch.test_feed import feeding
 from tests.core.support import make
-from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.feed import Feed
-from webhook.core.dra.claim_spec import ClaimKey
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.replica import Replica
-from webhook.kube.pod.gangs import gang_of_pod_group
-from webhook.kube.pod.replicas import group_of
-from webhook.policy.builtin import BUILT_IN
+from webhook.cluster.watch.world_kinds import device_kinds
+from webhook.core.devices.claim_users import ClaimKey
+from webhook.core.model.amounts import ONE_GPU
+from webhook.core.model.constraints import DomainRequest
+from webhook.core.model.demand import ClaimRef
+from webhook.core.model.pod import Replica
+from webhook.kube.pod.gangs import gang_of_pod_group, group_of
+from webhook.policy.sections import BUILT_IN
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 KINDS = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")

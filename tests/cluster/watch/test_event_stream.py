@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from tests.cluster.support.fake_api import Answer, End, Lines
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.watch.event_stream import PATH, EventStream
-from webhook.kube.reclaim.controller_retries import RefusalEvent
+from webhook.kube.pod.outcomes import RefusalEvent
 
 SELECTOR = "reason=Refused,reportingComponent=fairgate"
 

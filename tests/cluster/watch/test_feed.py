@@ -8,11 +8,10 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, End, ErrorEvent, Silent
 from tests.cluster.support.stores import FAST, until
-from webhook.cluster.api.client import CONNECT_SECONDS
-from webhook.cluster.api.errors import RestoredError
+from webhook.cluster.api.client import CONNECT_SECONDS, RestoredError
+from webhook.cluster.watch.event_stream import DEFAULT_PACE
 from webhook.cluster.watch.feed import STALE_SECONDS, Feed
 from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
-from webhook.cluster.watch.pace import DEFAULT_PACE
 from webhook.core.model.demand import Demand
 from webhook.core.model.pod import Resident
 

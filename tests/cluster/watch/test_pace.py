@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.cluster.watch.pace import Pace
+from webhook.cluster.watch.event_stream import Pace
 
 LONGEST = Pace(uniform=lambda _low, high: high)
 SHORTEST = Pace(uniform=lambda low, _high: low)

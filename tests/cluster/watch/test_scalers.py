@@ -6,11 +6,11 @@ import msgspec
 
 from tests.core.support import make
 from tests.core.support.reclaim_pods import take
-from webhook.cluster.watch.scalers import scaler_kind
-from webhook.core.model.names import WorkloadName
-from webhook.core.model.replica import Replica
+from webhook.cluster.watch.world_kinds import scaler_kind
+from webhook.core.model.amounts import WorkloadName
+from webhook.core.model.pod import Replica
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.world.world import World
 
 WEB, CHAT = (WorkloadName(f"team-a/Deployment/{name}") for name in ("web", "chat"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cluster.support.stores import Book, Meta, Spec, Thing
-from webhook.cluster.watch.store import ObjectStore
+from webhook.cluster.watch.event_stream import ObjectStore
 
 
 def thing(gpus, *, name="p", uid="u1"):

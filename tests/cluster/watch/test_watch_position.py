@@ -4,8 +4,8 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, End, ErrorEvent
 from tests.cluster.support.stores import FAST, PODS, Book, running, truth, until
+from webhook.cluster.watch.event_stream import WatchPosition
 from webhook.cluster.watch.watch import Watch
-from webhook.cluster.watch.watch_position import WatchPosition
 
 
 @pytest.fixture(params=[pytest.param(True, id="streamed"), pytest.param(False, id="by pages")])

@@ -13,17 +13,16 @@ from tests.kube.support.created import struct
 from webhook.cluster.watch.kinds import ALIVE, FAILED, volume_kind
 from webhook.cluster.watch.world_kinds import followed, note_outcome, reclaim_kinds, world_kinds
 from webhook.core.explain.team_rows import ledger_row
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Constraints, Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName
 from webhook.core.model.policy import ReclaimRules
-from webhook.core.model.selector import Constraints
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
+from webhook.core.quota.charges import InFlightCharge, LedgerRecord
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger import decode, encode
 from webhook.kube.objects import objects
-from webhook.kube.pod import kubelet_outcomes
+from webhook.kube.pod import outcomes
 from webhook.kube.pod.pods import unix_seconds
 
 BOUNDS = {"jobs", "poddisruptionbudgets"} | {
@@ -93,7 +92,7 @@ def test_times_are_read_of_starts_alone_that_are_not_known(gpus, monkeypatch):
     world, read = World(make.policy()), []
     world.set_node(make.node("n0"))
     world.tick(1_767_225_700)
-    monkeypatch.setattr(kubelet_outcomes, "unix_seconds", lambda text: read.append(text) or unix_seconds(text))
+    monkeypatch.setattr(outcomes, "unix_seconds", lambda text: read.append(text) or unix_seconds(text))
     status = {"phase": "Running", "startTime": "2026-01-01T00:00:10Z"}
     shown = builders.pod(uid="u", namespace="team-a", node="n0", gpus=gpus) | {"status": status}
     earlier = shown | {"status": status | {"startTime": "2026-01-01T00:00:09Z"}}

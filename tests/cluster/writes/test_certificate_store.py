@@ -6,12 +6,11 @@ import base64
 import pytest
 
 from certs.authority import CertificateOptions
-from certs.bundle import CA, read_bundle
 from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished, CertificateManager, StoreError
-from certs.rotation import Change
+from certs.rotation import CA, Change, read_bundle
 from tests.cluster.support.fake_api import Answer, Body, Cut, CutMidLine
 from tests.cluster.support.stores import FAST, until
-from webhook.cluster.writes.certificate_store import SecretStore, WebhookConfigurations, notify_on_changes
+from webhook.cluster.writes.registration import SecretStore, WebhookConfigurations, notify_on_changes
 
 SECRETS = "/api/v1/secrets"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -7,8 +7,8 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, Cut
 from tests.cluster.support.stores import FAST, until
-from webhook.cluster.writes.crd_installer import CrdInstaller
-from webhook.kube.ledger.definition import definition as definition_of
+from webhook.cluster.writes.reports import CrdInstaller
+from webhook.kube.ledger.reports import definition as definition_of
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MANIFEST = definition_of("Thing", "things", {"type": "object", "properties": {"ledger": {"type": "string"}}})

@@ -10,8 +10,7 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, Slow
 from tests.cluster.support.stores import FAST, until
-from webhook.cluster.writes.correlation import BURST, REFILL_SECONDS, Correlator
-from webhook.cluster.writes.events import TRIES, WAITING, EventWriter
+from webhook.cluster.writes.events import BURST, REFILL_SECONDS, TRIES, WAITING, Correlator, EventWriter
 from webhook.kube.objects.events import MAX_MESSAGE_BYTES, Event, EventReason, ObjectRef
 
 EVENTS = "/api/v1/events"

@@ -8,8 +8,8 @@ from tests import builders
 from tests.cluster.support.fake_api import Answer, Cut, Slow
 from webhook.cluster.writes import evictions
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Refused, evict
-from webhook.core.model.names import Namespace, Uid
-from webhook.core.reclaim.reservation import EvictionTarget
+from webhook.core.model.amounts import Namespace, Uid
+from webhook.core.reclaim.holds import EvictionTarget
 
 PODS = "/api/v1/pods"
 

@@ -8,9 +8,17 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, Cut
 from tests.cluster.support.stores import FAST, until
-from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.owner_events import BURST, NAMESPACES, REFILL_SECONDS, WAITING, OwnerEvent, OwnerEventQueue
-from webhook.cluster.writes.owners import STEPS, OwnerLookup
+from webhook.cluster.writes.events import (
+    NAMESPACES,
+    OWNER_BURST,
+    OWNER_REFILL_SECONDS,
+    OWNER_WAITING,
+    STEPS,
+    EventWriter,
+    OwnerEvent,
+    OwnerEventQueue,
+    OwnerLookup,
+)
 from webhook.kube.objects.events import EventReason, ObjectRef
 
 EVENTS, RS, DEPLOYMENTS = "/api/v1/events", "/apis/apps/v1/replicasets", "/apis/apps/v1/deployments"
@@ -152,7 +160,7 @@ async def test_a_cycle_of_owners_is_followed_for_a_bounded_number_of_steps(api, 
 
 async def test_one_namespace_cannot_delay_another_or_fill_the_memory(api, connection):
     async with queueing(connection) as (queue, writer):
-        for number in range(WAITING + 500):
+        for number in range(OWNER_WAITING + 500):
             queue.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
         assert writer.held_back == 500
         queue.take(refused(ObjectRef("Job", "honest", "train", "u", "batch/v1")))
@@ -165,12 +173,12 @@ async def test_events_of_a_namespace_are_a_burst_and_then_one_by_one(api, connec
     loop = asyncio.get_running_loop()
     async with queueing(connection) as (queue, writer):
         began = loop.time()
-        for number in range(BURST + 3):
+        for number in range(OWNER_BURST + 3):
             queue.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
-        await until(lambda: writer.written == BURST + 3)
-        assert loop.time() - began >= 2 * REFILL_SECONDS
+        await until(lambda: writer.written == OWNER_BURST + 3)
+        assert loop.time() - began >= 2 * OWNER_REFILL_SECONDS
         reads = api.count("get")
-    assert reads <= BURST + 3
+    assert reads <= OWNER_BURST + 3
 
 
 async def test_waiting_namespaces_are_bounded(connection):

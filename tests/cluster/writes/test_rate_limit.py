@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.cluster.writes.rate_limit import Recent, TokenBucket
+from webhook.cluster.writes.events import Recent, TokenBucket
 
 
 @given(st.integers(1, 5), st.lists(st.integers(0, 30), max_size=40))

@@ -7,14 +7,14 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer, Body
 from tests.core.support import make
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.registration_sync import sync_registration
-from webhook.core.model.names import ResourceName
+from webhook.cluster.api.client import ClusterError
+from webhook.cluster.writes.registration import sync_registration
+from webhook.core.model.amounts import ResourceName
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import Defaults, Enforcement, LabelSelector, Policy
-from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.registration.guards import guards
+from webhook.kube.registration.inventory import GUARD, objects_from_policy
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.kube.registration.registration_sync import GUARD, objects_from_policy
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PATHS = {

@@ -8,11 +8,11 @@ from tests import builders
 from tests.cluster.support.fake_api import Answer, Held
 from tests.core.support import make
 from tests.server.support.harness import until
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.relabel import RelabelResult, relabel
+from webhook.cluster.api.client import ApiError, ClusterError
+from webhook.cluster.writes.pod_writes import RelabelResult, relabel
+from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.tier import Tier
 from webhook.kube.objects import keys
 
 PODS = "/api/v1/pods"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import until
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.client import ApiError
 from webhook.cluster.writes import reports as writing
 from webhook.cluster.writes.reports import ReplicaReporter, read_report, write_report
 from webhook.kube.ledger import reports

@@ -9,16 +9,15 @@ import pytest
 from tests import builders
 from tests.cluster.support.fake_api import Answer, Cut, Held
 from tests.server.support.harness import until
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.scheduling_gate import ReleaseResult, hold_in_line, release_pod, write_reason
+from webhook.cluster.api.client import ApiError, ClusterError
+from webhook.cluster.writes.pod_writes import ReleaseResult, hold_in_line, release_pod, write_reason
+from webhook.core.model.amounts import NodeName, TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, NodeChoice
-from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Mode
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code, Reason
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod.waiting_pods import to_waiting
-from webhook.kube.pod.waiting_reason import MAX_TEXT
+from webhook.kube.pod.waiting import MAX_TEXT, to_waiting
 
 Y = Reason(Code.WAITS_IN_LINE, "y")
 

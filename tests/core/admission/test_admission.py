@@ -6,11 +6,11 @@ from tests.core.support.make import ALICE, GPU, demand, flight, gpus, mutated, n
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
+from webhook.core.model.amounts import Namespace
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import NotApplicable, Retry
-from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Handling, NamespaceFacts, PriorityTriple, Requester
-from webhook.core.model.reason import Code, refusal_text
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code, refusal_text
 
 
 def test_first_inside_the_share_then_borrowing_then_refused_with_the_numbers():

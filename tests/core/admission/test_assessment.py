@@ -7,10 +7,10 @@ from tests.core.support.make import ALICE, demand, gpus, pod, policy, team, worl
 from tests.core.support.outcomes import codes
 from webhook.core.admission.admission import admit
 from webhook.core.admission.assessment import assess
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit
 from webhook.core.model.pod import Handling
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,14 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.make import demand, policy, resident, team, world
-from webhook.core.admission.claim_allocation import Allocation, judge_allocation
-from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.admission.domain_rules import Allocation, judge_allocation
+from webhook.core.devices.claim_users import ClaimKey, ClassCount, DeviceRequest
+from webhook.core.model.amounts import DEVICE_CLASS, ONE_GPU, Uid
 from webhook.core.model.decision import Deny, NotApplicable, Retry
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import DEVICE_CLASS, Uid
+from webhook.core.model.demand import ClaimRef, DeviceClass
 from webhook.core.model.pod import Admitted, Handling, NamespaceFacts
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Defaults, UnknownTeam
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 
 GPU = "gpu.nvidia.com"
 CLAIM = ClaimKey("claim", "team-a", "mine")

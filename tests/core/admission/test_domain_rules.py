@@ -17,11 +17,10 @@ from webhook.core.admission.domain_rules import (
     request_of,
 )
 from webhook.core.admission.node_choice import in_domain
+from webhook.core.model.constraints import ANYWHERE, DomainPlace, DomainRequest, Operator, Requirement
 from webhook.core.model.decision import Admit, Deny, NodeChoice, Queue
-from webhook.core.model.domain_request import ANYWHERE, DomainPlace, DomainRequest
 from webhook.core.model.policy import Mode
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Operator, Requirement
+from webhook.core.model.reasons import Code
 
 NO_KEY = DomainRequest("row", is_required=True)
 ROW_A = Requirement("row", Operator.IN, ("a",))

@@ -8,10 +8,10 @@ from tests.core.support.make import ALICE, GPU, node, pod, policy, pool, world
 from tests.core.support.models import TEAM, of_model
 from tests.core.support.outcomes import codes
 from webhook.core.admission.admission import admit
+from webhook.core.model.constraints import Constraints
 from webhook.core.model.decision import NotApplicable, Retry
 from webhook.core.model.pod import Handling
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Constraints
+from webhook.core.model.reasons import Code
 
 
 @pytest.mark.parametrize("handling", [Handling.NODE_NAME, Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET])

@@ -9,14 +9,14 @@ from tests.core.support.outcomes import codes, said
 from tests.core.support.waiting import confirmed, member
 from webhook.core.admission.admission import admit
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.gang_rules import come_so_far, limits_for, never_reason
+from webhook.core.admission.pod_rules import come_so_far, limits_for, never_reason
 from webhook.core.admission.verification import verify
+from webhook.core.model.amounts import GangId
+from webhook.core.model.constraints import MAX_MEMBERS
 from webhook.core.model.decision import Admit, Deny, Queue
-from webhook.core.model.gang import MAX_MEMBERS
-from webhook.core.model.names import GangId
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tests.core.support.make import ALICE
 from tests.core.support.racks import A_RACK, gang, racks
 from webhook.core.admission.admission import admit
-from webhook.core.admission.ignored_requests import ignored_requests
+from webhook.core.admission.domain_rules import ignored_requests
 from webhook.core.model.decision import Admit, Queue
-from webhook.core.model.reason import Code
-from webhook.core.model.run_time import RunTime
+from webhook.core.model.pod import RunTime
+from webhook.core.model.reasons import Code
 
 PROBLEM = RunTime(problem="annotation is ignored")
 

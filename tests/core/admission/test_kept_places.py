@@ -6,14 +6,14 @@ from tests.core.support.make import ALICE, JOB_CONTROLLER, demand, mutated, node
 from tests.core.support.outcomes import admitted
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
-from webhook.core.admission.kept_places import own_place
+from webhook.core.admission.node_choice import own_place
 from webhook.core.admission.verification import verify
-from webhook.core.model.kept_place import KeptPlace, controller_key
-from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.model.amounts import NodeName, TeamName, Uid
+from webhook.core.model.constraints import HELD, Effect, Taint
+from webhook.core.model.node import KeptPlace, controller_key
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import HELD, Effect, Taint
+from webhook.core.model.reasons import Code
 
 TAINT = Taint(HELD, Effect.NO_SCHEDULE, "h1")
 OWNER = Owner("Job", "train")

@@ -8,14 +8,14 @@ from tests.core.support.maintained import DRIVER, MIG, ONE_G, WEIGHTS, live
 from tests.core.support.make import ALICE, GPU, node, pod, resident
 from tests.core.support.outcomes import outcome_of
 from webhook.core.admission.admission import admit
-from webhook.core.admission.maintained import maintenance_texts
+from webhook.core.admission.pools import maintenance_texts
+from webhook.core.model.amounts import PODS
+from webhook.core.model.constraints import Effect, Taint
 from webhook.core.model.decision import Queue
 from webhook.core.model.demand import demand_of
-from webhook.core.model.names import PODS
 from webhook.core.model.node import Maintenance
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Effect, Taint
-from webhook.core.placement.absent_nodes import ABSENT_SECONDS
+from webhook.core.model.reasons import Code
+from webhook.core.placement.rejecting_nodes import ABSENT_SECONDS
 
 
 @pytest.mark.parametrize("what", list(Maintenance))

@@ -20,12 +20,12 @@ from tests.core.support.models import LABEL, TEAM, of_model
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
+from webhook.core.model.amounts import ANY_MODEL
+from webhook.core.model.constraints import Constraints, Effect, NodeTerm, Taint
 from webhook.core.model.decision import Admit
-from webhook.core.model.names import ANY_MODEL
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Mode, PlacementRules
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Constraints, Effect, NodeTerm, Taint
+from webhook.core.model.reasons import Code
 
 
 class TestPlaces:

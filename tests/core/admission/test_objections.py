@@ -3,8 +3,8 @@
 from tests.core.support.make import ALICE, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.node_choice import choose
-from webhook.core.admission.objections import objections, refusals
-from webhook.core.model.reason import Code
+from webhook.core.admission.queueing import objections, refusals
+from webhook.core.model.reasons import Code
 
 
 def objections_to(asked, place):

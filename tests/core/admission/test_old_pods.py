@@ -4,13 +4,13 @@ import pytest
 
 from tests.core.support import make
 from webhook.core.admission.admission import admit
-from webhook.core.admission.old_pods import OldPods, old_pods
+from webhook.core.admission.pod_rules import OldPods, old_pods
 from webhook.core.explain.explanation import explain
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.pod import CONTROLLER, Owner
 from webhook.core.model.policy import OnLimit
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 
 
 def resident(name, owner, gpus=4, kind="ReplicaSet", **more):

@@ -4,12 +4,11 @@ from tests.core.support.make import ALICE, gpus, node, pod, policy, requirement,
 from tests.core.support.models import LABEL, TEAM, of_model
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import GpuModel
+from webhook.core.model.constraints import Constraints, Operator, Requirement, Tier
 from webhook.core.model.decision import Admit
-from webhook.core.model.names import GpuModel
 from webhook.core.model.policy import Share
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Constraints, Operator, Requirement
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 

@@ -6,14 +6,14 @@ from tests.core.support import make
 from tests.core.support.make import ALICE, node, pod, policy, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
-from webhook.core.admission.pod_rules import NO_GPU
+from webhook.core.admission.assessment import NO_GPU
 from webhook.core.admission.verification import verify
+from webhook.core.model.amounts import Namespace
+from webhook.core.model.constraints import HELD, Constraints, Effect, Taint, Toleration
 from webhook.core.model.decision import Admit, Deny, NotApplicable
-from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Handling, NamespaceFacts
 from webhook.core.model.policy import Defaults
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import HELD, Constraints, Effect, Taint, Toleration
+from webhook.core.model.reasons import Code
 
 
 @pytest.mark.parametrize("handling", [Handling.NODE_NAME, Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET])

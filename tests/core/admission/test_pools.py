@@ -7,11 +7,11 @@ from tests.core.support.make import ALICE, GPU, node, pod, policy, pool, require
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
 from webhook.core.admission.pools import WHOLE_CLUSTER, grows
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Effect, Taint, Toleration
+from webhook.core.model.node import Autoscaler
 from webhook.core.model.policy import Mode
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Effect, Taint, Toleration
+from webhook.core.model.reasons import Code
 
 
 class TestPools:

@@ -11,11 +11,11 @@ from tests.core.support.outcomes import codes
 from tests.core.support.waiting import confirmed, queued_pod, waiting
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
+from webhook.core.model.amounts import GpuModel, PoolName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
-from webhook.core.model.names import GpuModel, PoolName
 from webhook.core.model.policy import OnLimit, OnNoRoom, Pool, QueueRules, Share
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 

@@ -18,7 +18,7 @@ from webhook.core.admission.refused_owners import (
     RefusedOwner,
     Retries,
 )
-from webhook.core.reclaim.reclaim_pod import Controller
+from webhook.core.reclaim.reclaim_pods import Controller
 
 
 def owner(name="web", namespace="team-a"):

@@ -6,7 +6,7 @@ from tests.core.support.rejecting import NOW, first_node, place_of, reject
 from webhook.core.admission.admission import admit
 from webhook.core.model.decision import Queue
 from webhook.core.model.policy import Mode, PlacementRules
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.core.placement.rejecting_nodes import FIRST_SECONDS
 
 

@@ -17,13 +17,13 @@ from tests.core.support.claims import (
     spec,
     world,
 )
-from webhook.core.admission.resolve_demand import resolve_demand
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.admission.pools import resolve_demand
+from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.decision import Deny, Retry
-from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.demand import DeviceClass
 from webhook.core.model.pod import Handling, Requester
 from webhook.core.model.policy import Defaults, UnknownGpu
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 
 
 def test_claims_count_at_admission_and_counting_twice_changes_nothing():

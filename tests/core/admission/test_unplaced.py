@@ -5,13 +5,13 @@ import pytest
 from tests.core.support.make import ALICE, GIB, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
 from tests.core.support.outcomes import admitted, outcome_of, selecting
 from webhook.core.admission.admission import admit
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.model.amounts import GpuModel
+from webhook.core.model.constraints import HELD, Constraints, Effect, Taint, Toleration
 from webhook.core.model.decision import Deny, NotApplicable
-from webhook.core.model.names import GpuModel
+from webhook.core.model.demand import ClaimRef
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import Mode, PlacementRules, Share
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import HELD, Constraints, Effect, Taint, Toleration
+from webhook.core.model.reasons import Code
 
 ADVICE = "; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
 A100, T4 = GpuModel("A100"), GpuModel("T4")

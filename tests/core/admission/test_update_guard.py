@@ -1,6 +1,6 @@
 """What may not be changed on a pod after its creation."""
 
-from webhook.core.admission.update_guard import ProtectedKeys, guard
+from webhook.core.admission.admission import ProtectedKeys, guard
 from webhook.core.model.decision import Deny, NotApplicable
 
 

@@ -5,16 +5,14 @@ import pytest
 from tests.core.support.make import ALICE, commit, demand, gpus, mutated, node, pod, policy, resident, team, world
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
-from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.model.amounts import GangId, Namespace, NodeName, PoolName, TeamName
+from webhook.core.model.constraints import NO_CONSTRAINTS, Constraints, Gang, Tier
 from webhook.core.model.decision import Admit, Deny, Retry
-from webhook.core.model.gang import Gang
-from webhook.core.model.names import GangId, Namespace, NodeName, PoolName, TeamName
+from webhook.core.model.node import Autoscaler
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.policy import Pool
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.model.reasons import Code
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.world.world import World
 
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, node, requirement, resident, world
 from webhook.core.admission.why_not import NodeRequest, why_not
-from webhook.core.model.labels import pack
+from webhook.core.model.constraints import HELD, NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint, pack
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint
 from webhook.core.model.topology import SpreadRule
-from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
 
 A100 = {"model": "A100"}
 TAINTS = (

@@ -6,11 +6,11 @@ from tests.core.support import claims
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import ALICE, JOB, demand, gpus, limit, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.workload_fit import Part, fit_problems
-from webhook.core.model.names import GpuModel, Namespace
+from webhook.core.model.amounts import GpuModel, Namespace
+from webhook.core.model.constraints import Constraints, Effect, Taint, Toleration
 from webhook.core.model.pod import Handling, NamespaceFacts
 from webhook.core.model.policy import Defaults, Share, UnknownTeam
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Constraints, Effect, Taint, Toleration
+from webhook.core.model.reasons import Code
 
 A100 = GpuModel("A100")
 

@@ -7,9 +7,9 @@ from tests.core.support.make import JOB, JOB_CONTROLLER, commit, gpus, mutated, 
 from tests.examples import examples
 from webhook.core.admission.admission import admit
 from webhook.core.admission.workload_fit import Part, fit_problems
-from webhook.core.model.amount import ONE_GPU, UNLIMITED
+from webhook.core.model.amounts import ONE_GPU, UNLIMITED
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 
 amounts = st.integers(1, 6)
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tests.core.support.make import GPU, node
 from tests.core.support.moves import clusters, fleet, movable, target
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.defragment import MAX_GROUPS, Movement, grow, imagined, make_room
-from webhook.core.defragment.move_plan import NoMoves
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.names import NodeName, TeamName
+from webhook.core.defragment.candidates import NoMoves
+from webhook.core.defragment.targets import MAX_GROUPS, Movement, grow, imagined, make_room
+from webhook.core.model.amounts import NodeName, TeamName
+from webhook.core.model.constraints import DomainRequest
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 
 RACK = "rack"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.core.support.make import GPU, node
 from tests.core.support.moves import fleet, movable
-from webhook.core.defragment.free_room import free_room
+from webhook.core.defragment.candidates import free_room
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 
 

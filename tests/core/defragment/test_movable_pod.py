@@ -5,22 +5,15 @@ import pytest
 from tests.core.support.make import node, pod, policy, pool, requirement, resident, team, world
 from tests.core.support.moves import target
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.defragment import Movement, make_room
-from webhook.core.defragment.movable_pod import (
-    WHY_IT_STAYS,
-    MovablePod,
-    Stays,
-    movable_pod,
-    movable_pods,
-    stays_early,
-)
-from webhook.core.model.names import GpuModel, NodeName, WorkloadName
+from webhook.core.defragment.candidates import WHY_IT_STAYS, MovablePod, Stays, movable_pod, movable_pods, stays_early
+from webhook.core.defragment.targets import Movement, make_room
+from webhook.core.model.amounts import GpuModel, NodeName, WorkloadName
+from webhook.core.model.pod import Replica
 from webhook.core.model.policy import BUILT_IN_RESOURCES, LabelSelector
-from webhook.core.model.replica import Replica
 from webhook.core.model.topology import AffinityRule
+from webhook.core.reclaim.holds import EvictionTarget, NodeHold
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod
-from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
+from webhook.core.reclaim.reclaim_pods import Controller, ReclaimPod
 
 WEB = {"app": "web"}
 APART = AffinityRule(("host",), True, LabelSelector((requirement("app", "In", "web"),)))

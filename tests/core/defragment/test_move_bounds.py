@@ -9,21 +9,23 @@ from hypothesis import strategies as st
 
 from tests.core.support.moves import clusters, movable, target
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.defragment import Movement, make_room, separate_plans
-from webhook.core.defragment.move_bounds import (
+from webhook.core.defragment.candidates import (
     HOUR_SECONDS,
     Bound,
+    Move,
+    Moves,
+    NotPlanned,
     PastMove,
+    Room,
     bound_on,
     moved_pods,
     moves_left,
     recent,
 )
-from webhook.core.defragment.move_plan import Move, Moves, NotPlanned, Room
-from webhook.core.model.amount import ONE_GPU, UNLIMITED
-from webhook.core.model.defragment_rules import DefragmentRules
-from webhook.core.model.names import NodeName
+from webhook.core.defragment.targets import Movement, make_room, separate_plans
+from webhook.core.model.amounts import ONE_GPU, UNLIMITED, NodeName
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.core.model.policy_addons import DefragmentRules
 
 RULES = DefragmentRules(on_demand=True, lost_seconds_per_gpu=100)
 

@@ -3,7 +3,7 @@
 from tests.core.support.make import gpus
 from tests.core.support.moves import target
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.move_plan import WHY_NO_MOVES, Moves, NoMoves, Room
+from webhook.core.defragment.candidates import WHY_NO_MOVES, Moves, NoMoves, Room
 
 
 def test_only_pods_that_exist_have_waited():

@@ -7,9 +7,9 @@ from tests.core.support.make import GPU
 from tests.core.support.moves import ONE, cheapest, clusters, movable, rank, target, tried
 from tests.core.support.scenes import NOW
 from tests.examples import examples
-from webhook.core.defragment.move_plan import NoMoves
-from webhook.core.defragment.move_search import cheapest_moves
-from webhook.core.reclaim.cost_scale import Effort
+from webhook.core.defragment.candidates import NoMoves
+from webhook.core.defragment.search import cheapest_moves
+from webhook.core.reclaim.costs import Effort
 
 
 def found(cluster, wanted=None, **more):

@@ -3,8 +3,8 @@
 from tests.core.support.make import GPU
 from tests.core.support.moves import ONE, movable, target, tried
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.move_plan import Room
-from webhook.core.defragment.move_search import cheapest_moves
+from webhook.core.defragment.candidates import Room
+from webhook.core.defragment.search import cheapest_moves
 
 
 def test_what_moves_counts_against_its_budget_and_its_workload_until_it_is_taken_back():

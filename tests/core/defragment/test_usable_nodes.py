@@ -2,10 +2,9 @@
 
 from tests.core.support.make import ALICE, node, pod, requirement, resident, world
 from webhook.core.admission.assessment import assess
-from webhook.core.defragment.usable_nodes import usable_nodes
-from webhook.core.model.labels import pack
+from webhook.core.defragment.candidates import usable_nodes
+from webhook.core.model.constraints import HELD, Effect, Taint, pack
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import HELD, Effect, Taint
 from webhook.core.model.topology import AffinityRule
 
 APART = AffinityRule(("host",), True, LabelSelector((requirement("app", "In", "web"),)))

@@ -1,11 +1,10 @@
 """Which waiting pods are targets."""
 
 from tests.core.support.make import ALICE, gpus, pod, policy, resident, team, world
-from webhook.core.defragment.waiting_targets import target_in_line, target_of_scheduler, target_to_come
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.gang import Gang
-from webhook.core.model.names import GangId, TeamName
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
+from webhook.core.defragment.targets import target_in_line, target_of_scheduler, target_to_come
+from webhook.core.model.amounts import GangId, TeamName
+from webhook.core.model.constraints import DomainRequest, Gang
+from webhook.core.reclaim.reclaim_pods import ReclaimPod, SchedulerReport
 from webhook.core.world.waiting_pods import WaitingPod
 
 RACK = DomainRequest("rack", is_required=True)

@@ -3,10 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.dra.claim_spec import ClaimKey
-from webhook.core.dra.claim_users import ClaimUsers, keys_of
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.devices.claim_users import ClaimKey, ClaimUsers, keys_of
+from webhook.core.model.amounts import Namespace, NodeName, Uid
+from webhook.core.model.demand import ClaimRef
 
 ONE, TWO = (ClaimKey("claim", Namespace("team-a"), name) for name in ("one", "two"))
 TEMPLATE = ClaimKey("template", Namespace("team-a"), "made")

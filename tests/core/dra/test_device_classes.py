@@ -4,13 +4,11 @@ from dataclasses import replace
 
 from tests.core.support import make
 from tests.core.support.claims import SHARED, SHARING, bare, charged, resident, spec, world
-from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.demand import demand_of
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import PODS
-from webhook.core.placement.gpu_inventory import gpu_inventory
-from webhook.policy.builtin import BUILT_IN
+from webhook.core.devices.slices import ClassCondition, Slice, SliceDevice
+from webhook.core.model.amounts import ONE_GPU, PODS
+from webhook.core.model.demand import DeviceClass, demand_of
+from webhook.core.placement.best_nodes import gpu_inventory
+from webhook.policy.sections import BUILT_IN
 
 
 def test_the_newer_of_two_classes_with_one_resource_wins():

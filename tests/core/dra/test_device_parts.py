@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.core.support.claims import GPU_CLASS, charged, resident, resolve_for, spec, world
-from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
-from webhook.core.dra.device_parts import DevicePart, DeviceSizes, SizedDevice
-from webhook.core.dra.dra_slices import Slice
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.devices.claim_users import ClaimKey, ClassCount, DeviceRequest
+from webhook.core.devices.slices import DevicePart, DeviceSizes, SizedDevice, Slice
+from webhook.core.model.demand import ClaimRef
 
 POOL = "gpu.nvidia.com/n0"
 SIZED = SizedDevice("gpu-0", (("cores", Fraction(100)), ("memory", Fraction(80))))

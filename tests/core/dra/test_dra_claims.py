@@ -21,14 +21,13 @@ from tests.core.support.claims import (
     with_devices,
     world,
 )
-from webhook.core.dra.claim_spec import AllocatedAt, ClaimKey, GroupEntry
-from webhook.core.dra.dra_claims import ADMIN_ACCESS
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.devices.claim_users import AllocatedAt, ClaimKey, GroupEntry
+from webhook.core.devices.claims import ADMIN_ACCESS
+from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.decision import Retry
-from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.demand import ClaimRef, DeviceClass
 from webhook.core.model.pod import Admitted, NamespaceFacts
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.sections import BUILT_IN
 
 
 @pytest.mark.parametrize("order", list(permutations(["a", "b", "c"])))

@@ -2,11 +2,11 @@
 
 from tests.core.support import make
 from tests.core.support.claims import GPU_CLASS, SHARED, SHARING, resident, spec, world
-from webhook.core.dra.claim_spec import AllocatedAt
-from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice, TaintRule, with_tainted
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import ResourceName
-from webhook.core.model.selector import Effect, Taint
+from webhook.core.devices.claim_users import AllocatedAt
+from webhook.core.devices.slices import ClassCondition, Slice, SliceDevice, TaintRule, with_tainted
+from webhook.core.model.amounts import ResourceName
+from webhook.core.model.constraints import Effect, Taint
+from webhook.core.model.demand import DeviceClass
 
 
 def test_claims_and_requests_share_the_devices_of_a_node():

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.core.support.make import node, policy, pool, world
-from webhook.core.explain.autoscaling import autoscaling_problems, autoscaling_text
-from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.explain.pod_rows import autoscaling_problems, autoscaling_text
+from webhook.core.model.node import Autoscaler
 
 KARPENTER, CLUSTER_AUTOSCALER = Autoscaler
 BROUGHT = {"karpenter.sh/nodepool": "cloud"}

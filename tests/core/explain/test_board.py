@@ -8,15 +8,12 @@ from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import GPU, demand, gpus, node, policy, requirement, resident, team, world
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines
-from webhook.core.explain.board import board_of
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.explain.team_rows import board_of
+from webhook.core.model.amounts import ONE_GPU, PODS, ResourceName
+from webhook.core.model.constraints import HELD, Effect, Taint, Tier, pack
 from webhook.core.model.demand import PerDevice, demand_of
-from webhook.core.model.labels import pack
-from webhook.core.model.names import PODS, ResourceName
 from webhook.core.model.node import Devices
 from webhook.core.model.policy import BUILT_IN_RESOURCES, LabelSelector, ReclaimRules, Share
-from webhook.core.model.selector import HELD, Effect, Taint
-from webhook.core.model.tier import Tier
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
 

@@ -5,16 +5,14 @@ from dataclasses import replace
 from tests.core.support.make import GPU, demand, node, requirement, resident, world
 from webhook.core.admission.why_not import Cause, NodeRequest
 from webhook.core.explain.candidates import Filtered, NodeSearch
-from webhook.core.model.labels import pack
-from webhook.core.model.names import Uid
+from webhook.core.model.amounts import Uid
+from webhook.core.model.constraints import HELD, Constraints, Effect, Taint, Tier, pack
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import HELD, Constraints, Effect, Taint
-from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule, SpreadRule
-from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
 from webhook.core.placement.rejecting_nodes import AvoidedNodes
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
 
 ANY = Constraints()
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import node
-from webhook.core.explain.cluster_use import ClusterUse, PodsOnNodes, PodUse, beyond_fewest, capacities
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import GangId
+from webhook.core.explain.node_rows import ClusterUse, PodsOnNodes, PodUse, beyond_fewest, capacities
+from webhook.core.model.amounts import ONE_GPU, GangId
 from webhook.core.model.policy import Policy
 
 NODES = {f"n{n}": 8 * ONE_GPU for n in range(3)}

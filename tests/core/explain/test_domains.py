@@ -5,9 +5,9 @@ import pytest
 from tests.core.support.make import ALICE, pod, resident
 from tests.core.support.racks import A_RACK, ONE_RACK, gang, racks
 from webhook.core.admission.assessment import assess
-from webhook.core.explain.domains import MAX_SHOWN, domain_steps
+from webhook.core.admission.domain_rules import MAX_SHOWN, domain_steps
 from webhook.core.explain.explanation import explain
-from webhook.core.model.domain_request import ANYWHERE
+from webhook.core.model.constraints import ANYWHERE
 
 
 def steps(place, members, *, waiting=None):

@@ -1,7 +1,7 @@
 """How long the last pods of a team and size waited."""
 
-from webhook.core.explain.earlier_starts import LAST, EarlierStarts, EarlierWaits
-from webhook.core.explain.likely_start import Run
+from webhook.core.explain.line_places import Run
+from webhook.core.explain.line_rows import LAST, EarlierStarts, EarlierWaits
 
 ONE = 1000
 

@@ -8,17 +8,16 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.admission import admit
-from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
+from webhook.core.devices.claim_users import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.explain.explanation import explain
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.model.amounts import Namespace, NodeName, ResourceName, Uid
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import Namespace, NodeName, ResourceName, Uid
+from webhook.core.model.demand import ClaimRef, DeviceClass
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Operator, Requirement
+from webhook.core.model.reasons import Code
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.sections import BUILT_IN
 
 
 def limits(shown):

@@ -4,8 +4,8 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.idle import rules
-from webhook.core.explain.board import board_of
-from webhook.core.explain.idle_pods import idle_pods, idle_text
+from webhook.core.explain.pod_rows import idle_pods, idle_text
+from webhook.core.explain.team_rows import board_of
 
 
 def world_of(*residents, of=None):

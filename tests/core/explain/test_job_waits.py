@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.explain.job_waits import BOUNDS, SIZES, bound_of, percentiles, percentiles_of, size_of
+from webhook.core.explain.line_rows import BOUNDS, SIZES, bound_of, percentiles, percentiles_of, size_of
 
 
 @pytest.mark.parametrize(

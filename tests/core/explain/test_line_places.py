@@ -11,9 +11,9 @@ from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import waiting
 from tests.examples import examples
 from webhook.core.explain.line_places import places
-from webhook.core.queue.order import Order, Skipped
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Paced
-from webhook.core.waiting.waiting_entries import TEAM, USER, WaitingEntries
+from webhook.core.line.entries import Fits, Never, NoRoom, OverLimit, Paced
+from webhook.core.line.line import TEAM, USER, WaitingEntries
+from webhook.core.line.order import Order, Skipped
 
 BOTH = (team(guaranteed=2), team("team-b", guaranteed=2))
 

@@ -1,10 +1,9 @@
 """Workloads that are to keep some replicas, as people and the leader's report see them."""
 
 from tests.core.support import make
-from webhook.core.explain.board import board_of
-from webhook.core.explain.minimum_rows import minimum_rows, minimums_text, workloads_below
-from webhook.core.model.names import WorkloadName
-from webhook.core.model.replica import Replica
+from webhook.core.explain.team_rows import board_of, minimum_rows, minimums_text, workloads_below
+from webhook.core.model.amounts import WorkloadName
+from webhook.core.model.pod import Replica
 
 
 def world_of(**workloads):

@@ -6,11 +6,10 @@ import pytest
 
 from tests.core.support import claims
 from tests.core.support.make import GPU, node, policy, resident, world
-from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice
-from webhook.core.explain.board import board_of
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import ResourceName
+from webhook.core.devices.slices import ClassCondition, Slice, SliceDevice
+from webhook.core.explain.team_rows import board_of
+from webhook.core.model.amounts import ONE_GPU, ResourceName
+from webhook.core.model.demand import DeviceClass
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
 SHARED = ResourceName("nvidia.com/gpu.shared")

@@ -1,7 +1,7 @@
 """What likely starts are made of."""
 
-from webhook.core.explain.likely_start import Run
-from webhook.core.explain.past import NO_PAST, Past
+from webhook.core.explain.line_places import Run
+from webhook.core.explain.line_rows import NO_PAST, Past
 
 
 def test_waits_are_those_of_the_runs():

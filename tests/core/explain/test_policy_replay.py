@@ -7,11 +7,11 @@ import pytest
 from tests.core.support.make import gpus, node, pod, policy, pool, resident, team, world
 from tests.core.support.waiting import waiting
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
-from webhook.core.model.names import WorkloadName
+from webhook.core.model.amounts import WorkloadName
+from webhook.core.model.constraints import Tier
+from webhook.core.model.pod import Replica
 from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, UnknownTeam
-from webhook.core.model.reason import Code
-from webhook.core.model.replica import Replica
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 
 G, P = Tier.GUARANTEED, Tier.PREEMPTIBLE
 

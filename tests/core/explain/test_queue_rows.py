@@ -8,19 +8,26 @@ import pytest
 from tests.core.support.departments import department
 from tests.core.support.make import demand, gpus, node, policy, requirement, resident, team, world
 from tests.core.support.waiting import member, waiting
-from webhook.core.admission.gang_rules import come_so_far
-from webhook.core.explain import queue_rows
-from webhook.core.explain.likely_start import StartRange, UnknownStart
-from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.admission.pod_rules import come_so_far
+from webhook.core.explain import line_rows
+from webhook.core.explain.line_places import StartRange, UnknownStart
+from webhook.core.explain.line_rows import QueueReader
+from webhook.core.model.constraints import (
+    HELD,
+    NO_CONSTRAINTS,
+    NODE_NAME_FIELD,
+    Constraints,
+    Effect,
+    NodeTerm,
+    Taint,
+    Tier,
+)
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Enforcement, OnLimit, OnNoRoom
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import HELD, NO_CONSTRAINTS, NODE_NAME_FIELD, Constraints, Effect, NodeTerm, Taint
-from webhook.core.model.statement import Statement
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.model.reasons import Code, Reason, Statement
+from webhook.core.quota.charges import flight_of
+from webhook.core.starting.starts import AssumedStarts
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 HOUR = 3600
@@ -273,7 +280,7 @@ def test_where_room_is_not_known_no_forecast_is_asked_for():
 
 
 def test_of_many_kinds_of_pods_only_so_many_are_judged(monkeypatch):
-    monkeypatch.setattr(queue_rows, "MAX_JUDGED", 3)
+    monkeypatch.setattr(line_rows, "MAX_JUDGED", 3)
     pods = [waiting(f"p{number}", user=f"u{number}", text="written", created=number) for number in range(9)]
     found = rows(line(*pods, residents=[held(8)]))
     assert sum(row.cause.startswith("team team-a holds") for row in found) == 3

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.explain.likely_start import StartRange
-from webhook.core.explain.range_scores import NO_SCORE, RangeScores, Score
+from webhook.core.explain.line_places import NO_SCORE, RangeScores, Score, StartRange
 
 HOUR = 3600
 

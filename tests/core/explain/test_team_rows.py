@@ -6,9 +6,8 @@ from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, policy, resident, team, world
 from tests.core.support.waiting import waiting
 from webhook.core.explain.team_rows import department_rows, ledger_row, team_row, team_rows
-from webhook.core.model.amount import UNLIMITED
-from webhook.core.model.names import DepartmentName, TeamName
-from webhook.core.quota.ledger_moves import department_ledger
+from webhook.core.model.amounts import UNLIMITED, DepartmentName, TeamName
+from webhook.core.quota.usage import department_ledger
 
 A = TeamName("team-a")
 LEFT = department_ledger(DepartmentName("left"))

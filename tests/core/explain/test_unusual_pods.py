@@ -1,9 +1,8 @@
 """Pods whose charge may surprise, for people."""
 
 from tests.core.support.make import gpus, node, resident, world
-from webhook.core.explain.unusual_pods import stage_text, unusual_pods
-from webhook.core.life.pod_life import Stage
-from webhook.core.model.pod import Obstacle, Unbound
+from webhook.core.explain.pod_rows import stage_text, unusual_pods
+from webhook.core.model.pod import Obstacle, Stage, Unbound
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
 

@@ -5,12 +5,20 @@ from dataclasses import replace
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
 from tests.kept import kept
-from webhook.core.gangs.gang_line import LATE_SECONDS, ORDERED_SECONDS, SETTLE_SECONDS, GangLine, gang_in_line
-from webhook.core.gangs.gang_plans import READ_SECONDS, UNREAD_SECONDS, GangPlan
-from webhook.core.model.names import GangId
+from webhook.core.line.gangs import (
+    LATE_SECONDS,
+    ORDERED_SECONDS,
+    READ_SECONDS,
+    SETTLE_SECONDS,
+    UNREAD_SECONDS,
+    GangLine,
+    GangPlan,
+    gang_in_line,
+)
+from webhook.core.line.line import WaitingEntries
+from webhook.core.model.amounts import GangId
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.starting.assumed_starts import AssumedStarts
-from webhook.core.waiting.waiting_entries import WaitingEntries
+from webhook.core.starting.starts import AssumedStarts
 
 GANG = GangId("team-a/g")
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}

@@ -2,10 +2,8 @@
 
 from tests.core.support.make import world
 from tests.core.support.waiting import member
-from webhook.core.gangs.gang_pauses import MEMBERS_PER_PASS, MEMBERS_PER_SECOND, GangPauses
-from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Fits, Never, NoRoom
-from webhook.core.waiting.waiting_entries import queued_pod
+from webhook.core.line.entries import MEMBERS_PER_PASS, MEMBERS_PER_SECOND, Fits, GangPauses, Never, NoRoom, entry_of
+from webhook.core.line.line import queued_pod
 
 
 def gang(name, count):

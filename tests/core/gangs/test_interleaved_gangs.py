@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member
 from tests.examples import examples
-from webhook.core.gangs.gang_plans import GangPlan
+from webhook.core.line.gangs import GangPlan
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.starting.starts import AssumedStarts
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 NODES, SIZE, GPUS = 4, 6, 4  # two pods on each node: room for eight of the twelve

@@ -8,16 +8,14 @@ from tests.core.support.make import gpus, node, pod, policy, resident, team, wor
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.admission.admission import admit
-from webhook.core.gangs.gang_plans import GangPlan
-from webhook.core.gangs.late_members import ended_reservations
+from webhook.core.line.gangs import GangPlan, ended_reservations
+from webhook.core.model.amounts import GangId
+from webhook.core.model.constraints import Gang, Tier
 from webhook.core.model.decision import Admit, Queue
-from webhook.core.model.gang import Gang
-from webhook.core.model.names import GangId
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.model.reasons import Code
+from webhook.core.starting.starts import AssumedStarts
 
 GANG = GangId("team-a/g")
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}

@@ -7,11 +7,11 @@ import pytest
 from tests.core.support import make
 from tests.core.support.idle import rules
 from tests.core.support.reclaim_pods import indexed, reclaim_pod
-from webhook.core.idle.candidates import SHARES, candidates, workload_of
+from webhook.core.idle.judge import SHARES, candidates, workload_of
+from webhook.core.model.amounts import ResourceName
 from webhook.core.model.demand import PerDevice
-from webhook.core.model.names import ResourceName
 from webhook.core.model.policy import LabelSelector
-from webhook.core.reclaim.reclaim_pod import Controller
+from webhook.core.reclaim.reclaim_pods import Controller
 
 MIG = ResourceName("nvidia.com/mig-1g.5gb")
 

@@ -4,8 +4,7 @@ import pytest
 
 from tests.core.support.idle import HOUR, MINUTE, candidate, rules, terms, used
 from tests.kept import kept
-from webhook.core.idle.idle_clock import PODS_LEFT, SAVING_SECONDS, WORKLOADS, IdleClock
-from webhook.core.idle.idle_window import Reading
+from webhook.core.idle.judge import PODS_LEFT, SAVING_SECONDS, WORKLOADS, IdleClock, Reading
 
 START = 1_000_000 * MINUTE
 RULES = rules()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.idle.idle_window import GAP_PERCENT, IdleWindow, Reading, WindowBounds
+from webhook.core.idle.judge import GAP_PERCENT, IdleWindow, Reading, WindowBounds
 
 BOUNDS = WindowBounds(readings=20, excuses=10, share_percent=95)
 USED, LOW, EXCUSED, UNKNOWN = Reading

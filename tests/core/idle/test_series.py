@@ -2,9 +2,9 @@
 
 import pytest
 
-from webhook.core.idle.series import gpu_series
-from webhook.core.model.idle_rules import UtilizationMetric
-from webhook.policy.idle import LABELS, METRICS, Exporter
+from webhook.core.idle.judge import gpu_series
+from webhook.core.model.policy_addons import UtilizationMetric
+from webhook.policy.addons import LABELS, METRICS, Exporter
 
 ENGINE, UTIL = METRICS[Exporter.DCGM]
 (AMD,) = METRICS[Exporter.AMD]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.idle.utilization import GpuSeries, utilization_by_pod
+from webhook.core.idle.judge import GpuSeries, utilization_by_pod
 
 A, B = ("ns", "a"), ("ns", "b")
 

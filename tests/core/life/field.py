@@ -13,25 +13,22 @@ from tests.core.support import make
 from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
-from webhook.core.explain.likely_start import StartRange
-from webhook.core.explain.queue_rows import QueueReader
-from webhook.core.life.pod_life import TERMS
-from webhook.core.line_reclaim.line_plan import plan_line
+from webhook.core.explain.line_places import StartRange
+from webhook.core.explain.line_rows import QueueReader
+from webhook.core.line.judged_pod import Judged
+from webhook.core.model.amounts import NodeName, TeamName, Uid, WorkloadName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Deny, Queue, lacks_room
-from webhook.core.model.names import NodeName, TeamName, Uid, WorkloadName
-from webhook.core.model.pod import Handling, Obstacle, Resident, Unbound
+from webhook.core.model.pod import TERMS, Handling, Obstacle, Replica, Resident, Unbound
 from webhook.core.model.policy import Department, OnLimit, OnNoRoom, QueueRules, ReclaimRules, Share
-from webhook.core.model.replica import Replica
-from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.reclaim.reclaim_pods import ReclaimPod, SchedulerReport
+from webhook.core.reclaim.snapshot import pods_within_share, take_snapshot
+from webhook.core.starting.line_reclaim import plan_line
+from webhook.core.starting.starts import AssumedStarts
 from webhook.core.tiers.tier_changes import tier_changes
-from webhook.core.waiting.judged_pod import Judged
-from webhook.core.world.force_deleted import lingering
-from webhook.core.world.world import World
+from webhook.core.world.world import World, lingering
 
 NODES = ("n0", "n1", "n2")
 GPUS = 4

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.core.life.field import GRACE, HOLD_BACK, LONGEST_GRACE, NODES, NOTICE, Field
 from tests.examples import examples
-from webhook.core.model.tier import Tier
-from webhook.core.world.force_deleted import MARGIN_SECONDS, UNACKNOWLEDGED_SECONDS
-from webhook.core.world.promises import BORROWING_SECONDS, UNREPORTED_SECONDS
+from webhook.core.model.constraints import Tier
+from webhook.core.world.pod_index import BORROWING_SECONDS, UNREPORTED_SECONDS
+from webhook.core.world.world import MARGIN_SECONDS, UNACKNOWLEDGED_SECONDS
 
 TEAMS = st.sampled_from(["team-a", "team-b"])
 WISHES = st.sampled_from([None, None, Tier.PREEMPTIBLE, Tier.GUARANTEED])

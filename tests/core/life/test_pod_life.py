@@ -3,8 +3,7 @@
 import pytest
 
 from tests.core.support.make import resident
-from webhook.core.life.pod_life import TERMS, RemovalWay, RoomUse, Stage, removal_of, stage_of
-from webhook.core.model.pod import Obstacle, Unbound
+from webhook.core.model.pod import TERMS, Obstacle, RemovalWay, RoomUse, Stage, Unbound, removal_of, stage_of
 
 DEADLINE = 100
 

@@ -17,10 +17,10 @@ from hypothesis.stateful import initialize, precondition, rule
 from tests.core.life.field import GRACE, LIMIT, LONGEST_GRACE, NOTICE, Field
 from tests.core.life.test_any_order import COMES_BACK, TEAMS, UNSHRUNK, WISHES, AnyOrder
 from tests.examples import examples
-from webhook.core.model.tier import Tier
-from webhook.core.world.force_deleted import MARGIN_SECONDS
-from webhook.core.world.promises import RECLAIM_SECONDS, UNREPORTED_SECONDS
-from webhook.core.world.tentative_reservations import TENTATIVE_SECONDS
+from webhook.core.model.constraints import Tier
+from webhook.core.world.pod_index import RECLAIM_SECONDS, UNREPORTED_SECONDS
+from webhook.core.world.reservations import TENTATIVE_SECONDS
+from webhook.core.world.world import MARGIN_SECONDS
 
 LINGERS = GRACE + MARGIN_SECONDS
 """For how long a pod that was deleted by force stays charged: the documented bound."""

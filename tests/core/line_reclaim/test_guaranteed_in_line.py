@@ -7,9 +7,9 @@ import pytest
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, node, resident, world
 from tests.core.support.waiting import member, waiting
-from webhook.core.line_reclaim.guaranteed_in_line import MOST, guaranteed_in_line
-from webhook.core.model.names import GpuModel, TeamName
+from webhook.core.model.amounts import GpuModel, TeamName
 from webhook.core.model.policy import Share
+from webhook.core.starting.line_reclaim import MOST, guaranteed_in_line
 
 
 def place(*line, held=(), nodes=None, teams=(), **more):

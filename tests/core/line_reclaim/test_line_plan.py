@@ -9,16 +9,16 @@ from tests.core.support.make import node, requirement
 from tests.core.support.racks import ONE_RACK
 from tests.core.support.reclaim_pods import asker, borrower, reclaim_pod, take
 from tests.core.support.waiting import member, waiting
-from webhook.core.line_reclaim.line_plan import NOTHING, plan_line
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
+from webhook.core.model.constraints import Constraints
+from webhook.core.model.demand import ClaimRef
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import Constraints
 from webhook.core.model.topology import AffinityRule
+from webhook.core.reclaim.holds import Beneficiary, NodeHold
 from webhook.core.reclaim.limit_plan import LimitRound
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.core.reclaim.reservation import Beneficiary, NodeHold
+from webhook.core.reclaim.snapshot import take_snapshot
+from webhook.core.starting.line_reclaim import NOTHING, plan_line
 from webhook.core.world.world import World
 
 NOW = 100_000

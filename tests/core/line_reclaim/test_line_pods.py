@@ -6,13 +6,11 @@ import pytest
 
 from tests.core.support.make import node, policy, pool, team, world
 from tests.core.support.waiting import member, waiting
-from webhook.core.line_reclaim.line_pods import as_charged
+from webhook.core.model.amounts import NodeName, TeamName, User
+from webhook.core.model.constraints import DomainRequest, Effect, Taint, Tier, Toleration
 from webhook.core.model.decision import Charge
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.names import NodeName, TeamName, User
-from webhook.core.model.selector import Effect, Taint, Toleration
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.charges import flight_of
+from webhook.core.starting.line_reclaim import as_charged
 
 GOLD = Toleration("gold", exists=True)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.amount import (
+from webhook.core.model.amounts import (
     ONE_GPU,
     UNLIMITED,
     exceeds,

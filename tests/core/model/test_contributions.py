@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.contributions import bounded, even
+from webhook.core.model.amounts import bounded, even
 
 COUNTS = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 10_000), max_size=6)
 

@@ -1,6 +1,6 @@
 from fractions import Fraction
 
-from webhook.core.model.counts import add_to, drop_member
+from webhook.core.model.amounts import add_to, drop_member
 
 
 def test_a_key_is_there_while_its_sum_is_not_0():

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.core.support.make import ALICE, GPU, gpus, mutated, pod, requirement, world
 from tests.core.support.outcomes import admitted
 from webhook.core.admission.admission import admit
-from webhook.core.model.decision_annotation import read
+from webhook.core.model.constraints import Constraints, NodeTerm
+from webhook.core.model.decision import read
 from webhook.core.model.pod import Admitted
-from webhook.core.model.selector import Constraints, NodeTerm
 
 
 def written():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.defragment_rules import DefragmentRules, Window
+from webhook.core.model.policy_addons import DefragmentRules, Window
 
 NIGHT = Window(2 * 60, 5 * 60)
 

@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import GPU
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import CPU, MEMORY, ONE_GPU, ResourceName
 from webhook.core.model.demand import Container, demand_of, pod_requests
-from webhook.core.model.names import CPU, MEMORY, ResourceName
 
 NAMES = [CPU, MEMORY, GPU]
 amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 50))

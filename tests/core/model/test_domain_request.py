@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.domain_request import ANYWHERE, DomainRequest, asked_levels, levels_to_try
+from webhook.core.model.constraints import ANYWHERE, DomainRequest, asked_levels, levels_to_try
 
 LEVELS = ("zone", "block", "rack", "host")
 

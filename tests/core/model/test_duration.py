@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.duration import parse_seconds
+from webhook.core.model.amounts import parse_seconds
 
 
 @pytest.mark.parametrize(

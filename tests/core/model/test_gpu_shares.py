@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.kube.support.created import pod_of, with_resources
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.demand import demand_of, in_shares, reweighed
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.sections import BUILT_IN
 
 MEMORY, PERCENT, CORES = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
 WEIGHTS = {**BUILT_IN, MEMORY: Fraction(ONE_GPU, 81920)}

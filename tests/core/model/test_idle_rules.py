@@ -4,7 +4,7 @@ import pytest
 
 from tests.core.support.idle import rules, terms
 from tests.core.support.make import policy, requirement, team
-from webhook.core.model.idle_rules import IdleAction, IdleOverride
+from webhook.core.model.policy_addons import IdleAction, IdleOverride
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.core.support.make import demand
-from webhook.core.model.kept_place import KeptPlace, controller_key
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.node import KeptPlace, controller_key
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from tests.core.support.zones import LABELS
-from webhook.core.model.labels import pack, unpack
+from webhook.core.model.constraints import pack, unpack
 
 
 @given(LABELS)

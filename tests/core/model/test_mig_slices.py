@@ -8,18 +8,16 @@ from tests.core.support import make
 from tests.core.support.make import GPU, gpus
 from webhook.core.admission.admission import admit
 from webhook.core.admission.workload_fit import Part, fit_problems
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import CPU, MEMORY, ONE_GPU, PODS, GpuModel, NodeName
+from webhook.core.model.constraints import Constraints, NodeTerm, Tier
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.mig_slices import PRODUCT, slice_of
-from webhook.core.model.names import CPU, MEMORY, PODS, GpuModel, NodeName
+from webhook.core.model.demand import PRODUCT, slice_of
 from webhook.core.model.policy import Mode, PlacementRules, ReclaimRules, Share
-from webhook.core.model.selector import Constraints, NodeTerm
-from webhook.core.model.tier import Tier
-from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_snapshot import largest_room
+from webhook.core.reclaim.snapshot import largest_room
 from webhook.core.tiers.tier_changes import tier_changes
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.sections import BUILT_IN
 
 THIN, THICK, WHOLE = (GpuModel(f"A100{suffix}") for suffix in ("-MIG-1g.5gb", "-MIG-3g.20gb", ""))
 

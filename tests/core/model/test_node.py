@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.make import GPU, gpus, node
-from webhook.core.model.names import ResourceName
+from webhook.core.model.amounts import ResourceName
 from webhook.core.model.node import Offer
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.sections import BUILT_IN
 
 OTHER = ResourceName("example.com/gpu")
 WEIGHTS = {GPU: gpus(1), OTHER: gpus(0.5)}

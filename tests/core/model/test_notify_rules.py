@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.core.model.notify_rules import NotifyKind, NotifyRules, NotifyTarget, NotifyTemplate
+from webhook.core.model.policy_addons import NotifyKind, NotifyRules, NotifyTarget, NotifyTemplate
 
 
 def test_a_kind_is_wanted_if_any_target_gets_it():

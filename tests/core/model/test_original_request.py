@@ -3,9 +3,8 @@
 from tests.core.support.make import ALICE, mutated, node, pod, policy, pool, requirement, world
 from webhook.core.admission.admission import admit
 from webhook.core.explain.explanation import explain
-from webhook.core.model.decision import Admit
-from webhook.core.model.original_request import as_asked
-from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Toleration
+from webhook.core.model.constraints import HELD, Constraints, Effect, NodeTerm, Toleration
+from webhook.core.model.decision import Admit, as_asked
 
 
 def test_a_beneficiary_of_reclaim_is_not_mistaken_for_a_forgery():

@@ -3,10 +3,9 @@
 import pytest
 
 from tests.core.support.make import ALICE, JOB_CONTROLLER, demand, pod, resident
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.labels import pack
+from webhook.core.model.constraints import Tier, pack
+from webhook.core.model.demand import ClaimRef
 from webhook.core.model.pod import Handling, Requester
-from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule, SpreadRule
 
 APART = AffinityRule(("host",), True, None)

@@ -1,6 +1,6 @@
 """The text of a refusal: limits first, after the prefix that controllers retry on."""
 
-from webhook.core.model.reason import LIMIT_CODES, Code, Reason, refusal_text
+from webhook.core.model.reasons import LIMIT_CODES, Code, Reason, refusal_text
 
 LIMIT = Reason(Code.TEAM_LIMIT_EXCEEDED, "team a: requested 2, limit 1")
 OTHER = Reason(Code.NEVER_FITS, "no node could hold the pod")

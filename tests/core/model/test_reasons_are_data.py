@@ -10,10 +10,19 @@ import pytest
 
 from tests.docs import pages
 from webhook.cli import codes
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import ResourceName
-from webhook.core.model.reason import Code, Reason, cause_of, waits_for
-from webhook.core.model.statement import Resource, Statement, facts_json, places_of, read_statement, statement_json
+from webhook.core.model.amounts import ONE_GPU, ResourceName
+from webhook.core.model.reasons import (
+    Code,
+    Reason,
+    Resource,
+    Statement,
+    cause_of,
+    facts_json,
+    places_of,
+    read_statement,
+    statement_json,
+    waits_for,
+)
 
 SOURCES = sorted((pages.ROOT / "webhook").rglob("*.py"))
 MAKERS = {"Reason", "Statement"}
@@ -24,11 +33,10 @@ PARSERS = {
 OF_RE = {"match", "fullmatch", "search", "sub", "split", "findall", "finditer"}
 TEXTS = {"text", "why", "cause", "message"}
 FOREIGN = {
-    "webhook/kube/pod/unbound.py",  # what kube-scheduler wrote on a pod
+    "webhook/kube/pod/existing.py",  # what kube-scheduler wrote on a pod
     "webhook/kube/objects/objects.py",  # what msgspec says of an object
     "webhook/cli/policy.py",  # where in a file a problem is
-    "webhook/cli/review/formats/github.py",  # escapes
-    "webhook/cli/review/formats/markdown.py",
+    "webhook/cli/review/formats/formats.py",  # escapes
     "webhook/cli/tryout.py",  # a review as JSON
     "webhook/http/server.py",  # an error of aiohttp
 }
@@ -88,7 +96,7 @@ def made() -> list[tuple[Path, ast.Call, int, tuple[ast.AST, ...]]]:
     """Every reason and statement that the code makes: where, the call, the place of its words, and what encloses it."""
     found = []
     for path in SOURCES:
-        is_theirs = path.name in {"statement.py", "reason.py"}
+        is_theirs = path.name == "reasons.py"
         if not is_theirs and any(f"{maker}(" in path.read_text() for maker in MAKERS):
             tree = tree_of(path)
             found += ((path, *each) for each in calls_in(tree, (tree,)))
@@ -152,7 +160,7 @@ def test_every_statement_is_written_and_comes_back_from_json():
 
 
 def test_every_code_is_used_and_has_a_cause_and_a_remedy():
-    texts = [path.read_text() for path in SOURCES if path.name != "reason.py"]
+    texts = [path.read_text() for path in SOURCES if path.name != "reasons.py"]
     assert {code.name for code in Code} == {name for text in texts for name in re.findall(r"\bCode\.([A-Z_]+)", text)}
     assert set(codes.load_help()) == set(Code)
 

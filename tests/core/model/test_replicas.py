@@ -10,17 +10,14 @@ from tests.core.support import make
 from tests.core.support.make import GPU, gpus
 from webhook.core.admission.admission import admit
 from webhook.core.admission.workload_fit import Part, fit_problems
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU, GpuModel, NodeName
+from webhook.core.model.constraints import Constraints, Tier
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.mig_slices import PRODUCT
-from webhook.core.model.names import GpuModel, NodeName
+from webhook.core.model.demand import PRODUCT, REPLICAS, replica_slice, replica_slices, replicas_by, replicas_of
 from webhook.core.model.policy import Mode, PlacementRules, Share
-from webhook.core.model.replicas import REPLICAS, replica_slice, replica_slices, replicas_by, replicas_of
-from webhook.core.model.selector import Constraints
-from webhook.core.model.tier import Tier
-from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.tiers.tier_changes import tier_changes
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.sections import BUILT_IN
 
 A10 = GpuModel("NVIDIA-A10G")
 TWELFTH = ONE_GPU // 12

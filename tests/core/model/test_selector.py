@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import requirement
-from webhook.core.model.selector import (
+from webhook.core.model.constraints import (
     HELD,
     Constraints,
     Effect,

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.model.amount import ONE_GPU, UNLIMITED
-from webhook.core.model.names import ResourceName
-from webhook.core.model.statement import (
+from webhook.core.model.amounts import ONE_GPU, UNLIMITED, ResourceName
+from webhook.core.model.reasons import (
     MAX_DEPTH,
     Resource,
     Statement,

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import CPU, MEMORY, ResourceName
-from webhook.core.model.text import (
+from webhook.core.model.amounts import (
+    CPU,
+    MEMORY,
+    ONE_GPU,
+    ResourceName,
     amount_text,
     coarse_age,
     duration,

@@ -10,14 +10,13 @@ from tests.core.support.make import ALICE, mutated, node, pod, policy, requireme
 from tests.core.support.zones import APP, LABELS, OF_APP, SELECTORS, zoned
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
+from webhook.core.model.constraints import NO_CONSTRAINTS, pack
 from webhook.core.model.decision import Admit, Retry
-from webhook.core.model.labels import pack
 from webhook.core.model.pod import NamespaceFacts, Owner
 from webhook.core.model.policy import LabelSelector, Mode
-from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule, SpreadRule
-from webhook.core.peers.pod_counts import PlacedPod
-from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.placement.pod_counts import PlacedPod
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
 
 APART = AffinityRule(("host",), True, OF_APP)
 APART_FROM_ALL = AffinityRule(("zone",), True, LabelSelector(()), EVERY_NAMESPACE)

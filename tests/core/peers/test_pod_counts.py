@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import flight, node, pod, requirement, resident, world
+from webhook.core.model.constraints import Tier, pack
 from webhook.core.model.decision import Charge
-from webhook.core.model.labels import pack
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule
-from webhook.core.peers import pod_counts
+from webhook.core.placement import pod_counts
 
 NODES = ["n0", "n1"]
 STEPS = st.lists(

@@ -10,13 +10,12 @@ from tests.core.support.make import ALICE, flight, mutated, node, pod, policy, p
 from tests.core.support.zones import APP, LABELS, OF_APP, SELECTORS, zoned
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
+from webhook.core.model.constraints import Constraints, Effect, NodeTerm, Taint, Toleration, pack
 from webhook.core.model.decision import Admit, Retry
-from webhook.core.model.labels import pack
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Mode, PlacementRules
-from webhook.core.model.selector import Constraints, Effect, NodeTerm, Taint, Toleration
 from webhook.core.model.topology import SpreadRule
-from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
 
 WEB = Owner("ReplicaSet", "web")
 

@@ -2,13 +2,13 @@
 
 from tests.core.support.make import GPU, demand, node, pod, policy, world
 from tests.core.support.outcomes import outcome_of, selecting
-from webhook.core.dra.dra_slices import Slice, SliceDevice
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import Namespace, NodeName, ResourceName
+from webhook.core.devices.slices import Slice, SliceDevice
+from webhook.core.model.amounts import Namespace, NodeName, ResourceName
+from webhook.core.model.constraints import Constraints
+from webhook.core.model.demand import DeviceClass
 from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Constraints
-from webhook.core.placement.absent_nodes import ABSENT_SECONDS
+from webhook.core.model.reasons import Code
+from webhook.core.placement.rejecting_nodes import ABSENT_SECONDS
 from webhook.core.world.world import World
 
 

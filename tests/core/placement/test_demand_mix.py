@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, policy, resident, world
-from webhook.core.model.demand import PerDevice, demand_of
-from webhook.core.model.names import CPU, ResourceName
+from webhook.core.model.amounts import CPU, ResourceName
+from webhook.core.model.demand import DEFAULT_PRIOR, PerDevice, Shape, demand_of
 from webhook.core.model.policy import PlacementRules
-from webhook.core.model.shape import DEFAULT_PRIOR, Shape
-from webhook.core.placement.demand_mix import DemandMix, shape_of
+from webhook.core.placement.fragmentation import DemandMix, shape_of
 
 MEM = ResourceName("aliyun.com/gpu-mem")
 

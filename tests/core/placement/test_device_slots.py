@@ -7,13 +7,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.support.make import GIB, node, resident, world
 from tests.examples import examples
+from webhook.core.model.amounts import CPU, ResourceName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS
 from webhook.core.model.demand import PerDevice, demand_of
-from webhook.core.model.names import CPU, ResourceName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.placement.device_slots import best_fit_devices
+from webhook.core.placement.best_nodes import best_nodes
+from webhook.core.placement.devices import best_fit_devices
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
 
 MEM = ResourceName("aliyun.com/gpu-mem")
 NAMES = ["n0", "n1", "n2"]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.placement.test_fragmentation import MIXES, SHAPES, STATES
-from webhook.core.placement.device_states import DeviceStates, Remainder, free_of
+from webhook.core.placement.devices import DeviceStates, Remainder, free_of
 from webhook.core.placement.fragmentation import DeviceState, Fragmentation, after, useful
 
 

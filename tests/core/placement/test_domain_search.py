@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, gpus, node, world
 from tests.examples import examples
-from webhook.core.model.domain_request import DomainLevel
-from webhook.core.model.selector import NO_CONSTRAINTS, Operator, Requirement
-from webhook.core.placement.domain_search import EmptyRoom, EqualPods, FreeRoom, cluster_room, domain_of, domain_rooms
+from webhook.core.model.constraints import NO_CONSTRAINTS, DomainLevel, Operator, Requirement
+from webhook.core.placement.domains import EmptyRoom, EqualPods, FreeRoom, cluster_room, domain_of, domain_rooms
 from webhook.core.placement.fleet import Fleet
 
 RACK = DomainLevel("rack")

@@ -3,11 +3,10 @@ from collections import Counter
 import pytest
 
 from tests.core.support.make import demand, node
-from webhook.core.model.names import NodeName, ResourceName
-from webhook.core.placement.demand_mix import DemandMix
-from webhook.core.placement.fallbacks import distant_slots, with_distant
+from webhook.core.model.amounts import NodeName, ResourceName
+from webhook.core.placement.best_nodes import best_nodes, distant_slots, with_distant
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
+from webhook.core.placement.fragmentation import DemandMix
 
 RACK = 16
 

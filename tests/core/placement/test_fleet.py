@@ -7,10 +7,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.support.make import GPU, demand, node, requirement
 from tests.examples import examples
+from webhook.core.model.constraints import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint, Toleration
 from webhook.core.model.node import Node
-from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint, Toleration
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
 
 NAMES = [f"n{i}" for i in range(6)]
 SHAPES = [demand(1), demand(3), demand(8), demand(2, cpu=500, memory=1), demand(4, cpu=30_000), demand(0, cpu=100)]

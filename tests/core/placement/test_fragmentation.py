@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.shape import Shape
+from webhook.core.model.demand import Shape
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE, DeviceState, Fragmentation, Steps, after, useful
 
 SHARES = st.sampled_from([100, 250, 300, 500, 1000])

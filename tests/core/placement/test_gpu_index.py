@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, node
-from webhook.core.model.names import ResourceName, Uid
-from webhook.core.model.tier import Tier
+from webhook.core.model.amounts import ResourceName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.placement import gpu_index
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.gpu_index import GpuCount, GpuGroup

@@ -5,12 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import GIB, GPU, demand, gpus, node, policy, resident, world
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
+from webhook.core.model.amounts import CPU, MEMORY, ONE_GPU, GpuModel, NodeName, ResourceName
+from webhook.core.model.constraints import HELD, Effect, Taint
 from webhook.core.model.node import Devices, Node
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.model.selector import HELD, Effect, Taint
-from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.placement.best_nodes import gpu_inventory
 
 H100, A100 = GpuModel("H100"), GpuModel("A100")
 

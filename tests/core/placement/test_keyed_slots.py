@@ -1,6 +1,6 @@
 """Which nodes have what, such as parts of GPUs in place of whole ones, kept up to date."""
 
-from webhook.core.placement.keyed_slots import KeyedSlots
+from webhook.core.placement.devices import KeyedSlots
 
 MIG, QUARTER = "nvidia.com/mig-1g.5gb", "nvidia.com/gpu/4"
 

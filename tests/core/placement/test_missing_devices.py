@@ -1,10 +1,10 @@
 """Devices that nodes have and do not offer now, by slot."""
 
 from tests.core.support.make import GPU, node
+from webhook.core.model.amounts import ResourceName
 from webhook.core.model.demand import PerDevice
-from webhook.core.model.names import ResourceName
 from webhook.core.model.node import Devices
-from webhook.core.placement.missing_devices import MissingDevices
+from webhook.core.placement.devices import MissingDevices
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
 

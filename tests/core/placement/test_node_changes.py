@@ -1,7 +1,7 @@
 """When nodes changed: never earlier than they did, the latest first."""
 
-from webhook.core.model.names import NodeName
-from webhook.core.placement.node_changes import NodeChanges
+from webhook.core.model.amounts import NodeName
+from webhook.core.placement.unused_nodes import NodeChanges
 
 A, B = NodeName("a"), NodeName("b")
 

@@ -5,11 +5,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.shape import Shape
-from webhook.core.placement.device_states import DeviceStates
-from webhook.core.placement.fragmentation import DeviceState, Fragmentation
-from webhook.core.placement.node_classes import NodeClasses, NodeClassKey
-from webhook.core.placement.scarcity import NodeRoom, Scarcity
+from webhook.core.model.demand import Shape
+from webhook.core.placement.devices import DeviceStates
+from webhook.core.placement.fragmentation import DeviceState, Fragmentation, NodeRoom, Scarcity
+from webhook.core.placement.score import NodeClasses, NodeClassKey
 
 MIX = {Shape(1, cpu=4): 20, Shape(2, cpu=8): 10, Shape(8, cpu=8): 1}
 SLOTS = st.integers(0, 9)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import node
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.node_groups import NO_GROUP
+from webhook.core.placement.node_labels import NO_GROUP
 
 KEYS = ("rack", "zone")
 LABELS = st.fixed_dictionaries({}, optional={"rack": st.sampled_from("ab"), "zone": st.sampled_from("xy")})

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import node
-from webhook.core.model.selector import (
+from webhook.core.model.constraints import (
     NODE_NAME_FIELD,
     Constraints,
     Effect,

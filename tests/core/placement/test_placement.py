@@ -5,14 +5,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.support.make import GIB, GPU, demand, node
 from tests.examples import examples
+from webhook.core.model.amounts import NodeName, ResourceName
+from webhook.core.model.constraints import NO_CONSTRAINTS, Tier
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName, ResourceName
 from webhook.core.model.node import Node
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import DemandMix
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
+from webhook.core.placement.fragmentation import DemandMix
 
 KNOWN = [demand(1, cpu=8000), demand(2, cpu=16_000), demand(8, cpu=20_000), demand(0, cpu=8000)]
 ROUNDED = [demand(1, cpu=cpu) for cpu in (500, 5000, 7900)] + [demand(0, cpu=cpu, memory=GIB) for cpu in (500, 9000)]

@@ -10,7 +10,7 @@ from tests.core.support.rejecting import NOW, REASON, first_node, place_of, reje
 from tests.examples import examples
 from tests.kept import kept
 from webhook.core.admission.admission import admit
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.amounts import Namespace, NodeName, TeamName, Uid
 from webhook.core.placement.rejecting_nodes import (
     FIRST_SECONDS,
     LONGEST_SECONDS,

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, node
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.placement.demand_mix import DemandMix
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
+from webhook.core.placement.fragmentation import DemandMix
 
 HUGE = demand(8, cpu=120_000)
 SMALL = demand(1, cpu=12_000)

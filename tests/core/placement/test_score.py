@@ -8,17 +8,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.core.support.make import GIB, GPU, demand, node
 from tests.examples import examples
-from webhook.core.model.demand import Demand, PerDevice, demand_of
-from webhook.core.model.names import CPU, MEMORY, PODS, ResourceName, Uid
+from webhook.core.model.amounts import CPU, MEMORY, PODS, ResourceName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS, Tier
+from webhook.core.model.demand import Demand, PerDevice, Shape, demand_of
 from webhook.core.model.node import Devices
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.shape import Shape
-from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import DemandMix, resource_of
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.fragmentation import WEIGHT
+from webhook.core.placement.fragmentation import WEIGHT, DemandMix, resource_of
 from webhook.core.placement.gpu_index import GpuView
-from webhook.core.placement.placement import best_nodes
 from webhook.core.placement.score import Ranking
 
 MILLI = ResourceName("example.com/gpu-milli")

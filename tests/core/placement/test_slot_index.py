@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.names import HOST_PORT
-from webhook.core.placement.slot_index import AmountIndexes, lowest_slots, with_amounts
+from webhook.core.model.amounts import HOST_PORT
+from webhook.core.placement.devices import AmountIndexes, lowest_slots, with_amounts
 
 SLOTS = st.sets(st.one_of(st.integers(0, 40), st.integers(500, 530), st.integers(0, 30_000)), max_size=40)
 

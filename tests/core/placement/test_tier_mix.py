@@ -6,14 +6,13 @@ from hypothesis import strategies as st
 from tests.core.support.make import ALICE, GPU, demand, node, pod, policy, resident, team, world
 from tests.core.support.scenes import NOW, victim, waiting
 from webhook.core.admission.admission import admit
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.model.tier import Tier
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS, Tier
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
+from webhook.core.reclaim.costs import ReclaimSnapshot
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
-from webhook.core.reclaim.victim import VictimIndex
+from webhook.core.reclaim.victims import VictimIndex
 
 TIERS = st.sampled_from(list(Tier))
 STEPS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 2, 4, 8]), TIERS), max_size=60)

@@ -6,10 +6,10 @@ from tests.core.support.make import ALICE, node, pod, policy, resident
 from tests.core.support.outcomes import admitted
 from webhook.core.admission.admission import admit
 from webhook.core.admission.unplaced import without_room
+from webhook.core.model.amounts import Namespace, NodeName
+from webhook.core.model.constraints import Operator
 from webhook.core.model.decision import Admit, Queue
-from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.pod import NamespaceFacts, Obstacle, Owner, Unbound
-from webhook.core.model.selector import Operator
 from webhook.core.placement.unused_nodes import CLOSED_SECONDS, MOST, PATIENCE_SECONDS, TIDY_SECONDS
 from webhook.core.world.world import World
 

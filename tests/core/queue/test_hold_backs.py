@@ -1,8 +1,7 @@
 """How long an entry that finds no room holds back those behind it."""
 
-from webhook.core.model.amount import UNLIMITED
-from webhook.core.queue.hold_backs import IDLE_SECONDS, HoldBacks
-from webhook.core.queue.verdict import NoRoom
+from webhook.core.line.entries import IDLE_SECONDS, HoldBacks, NoRoom
+from webhook.core.model.amounts import UNLIMITED
 
 DAY = 86_400
 FULL, IDLE = NoRoom(), NoRoom(has_devices=True)

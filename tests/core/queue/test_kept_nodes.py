@@ -2,7 +2,7 @@
 
 import random
 
-from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
+from webhook.core.line.entries import KeepableNode, kept_nodes
 
 ROOMS = [KeepableNode("n1", 2, 8), KeepableNode("n2", 5, 8), KeepableNode("n3", 3, 4)]
 

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from tests.core.support.queue_sim import Cluster, Table, entry
 from tests.examples import examples
-from webhook.core.queue.order import Order, Skipped
-from webhook.core.queue.pod_queue import PodQueue
-from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.standing import DepartmentStanding, Standing
+from webhook.core.line.line_pass import QueuePass
+from webhook.core.line.order import DepartmentStanding, Order, Skipped, Standing
+from webhook.core.line.pod_queue import PodQueue
 
 
 def a_walk(order, skipped=None):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.kept import kept
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.queue.past_use import PastUse, PastUses, accrue, average
+from webhook.core.line.pod_queue import PastUse, PastUses, accrue, average
+from webhook.core.model.amounts import ONE_GPU
 
 HOUR = 3600
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.support.queue_sim import entry
 from tests.examples import examples
 from tests.kept import kept
-from webhook.core.queue.pod_queue import PodQueue
+from webhook.core.line.pod_queue import PodQueue
 
 
 def names(queue, held=None, team="a"):

@@ -5,15 +5,13 @@ from hypothesis import strategies as st
 
 from tests.core.support.queue_sim import Cluster, Running, Table, entry, queued
 from tests.examples import examples
-from webhook.core.model.amount import UNLIMITED
+from webhook.core.line.entries import Fits, Never, NoRoom, OverLimit, Way, entry_of
+from webhook.core.line.line_pass import MAX_BLOCKED, QueuePass
+from webhook.core.line.order import Order, Standing
+from webhook.core.line.pod_queue import PodQueue
+from webhook.core.model.amounts import UNLIMITED
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import QueueRules
-from webhook.core.model.tier import Tier
-from webhook.core.queue.order import Order
-from webhook.core.queue.pod_queue import PodQueue
-from webhook.core.queue.queue_pass import MAX_BLOCKED, QueuePass
-from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.standing import Standing
-from webhook.core.queue.verdict import Fits, Never, NoRoom, OverLimit, Way
 
 
 class Judging:

@@ -3,8 +3,8 @@
 import random
 
 from tests.core.support.queue_sim import queued
-from webhook.core.model.tier import Tier
-from webhook.core.queue.queued_pod import Age, entry_of
+from webhook.core.line.entries import Age, entry_of
+from webhook.core.model.constraints import Tier
 
 
 def test_a_pod_is_an_entry_of_its_own():

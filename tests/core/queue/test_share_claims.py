@@ -4,16 +4,13 @@ import pytest
 
 from tests.core.queue.test_queue_pass import Judging
 from tests.core.support.queue_sim import Cluster, Running, Table, entry
-from webhook.core.model.amount import UNLIMITED
+from webhook.core.line.entries import HoldBacks, NoRoom, OverLimit
+from webhook.core.line.line_pass import QueuePass
+from webhook.core.line.order import NO_GUARANTEE, DepartmentStanding, ModelShare, Order, ShareClaims, Skipped, Standing
+from webhook.core.line.pod_queue import PodQueue
+from webhook.core.model.amounts import UNLIMITED
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import QueueRules
-from webhook.core.model.tier import Tier
-from webhook.core.queue.hold_backs import HoldBacks
-from webhook.core.queue.order import Order, Skipped
-from webhook.core.queue.pod_queue import PodQueue
-from webhook.core.queue.queue_pass import QueuePass
-from webhook.core.queue.share_claims import ShareClaims
-from webhook.core.queue.standing import NO_GUARANTEE, DepartmentStanding, ModelShare, Standing
-from webhook.core.queue.verdict import NoRoom, OverLimit
 
 TEAM = ("team", "a")
 

@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from tests.core.support.queue_sim import entry
-from webhook.core.model.tier import Tier
-from webhook.core.queue.standing import NO_GUARANTEE, DepartmentStanding, ModelShare, Standing, rank
+from webhook.core.line.order import NO_GUARANTEE, DepartmentStanding, ModelShare, Standing, rank
+from webhook.core.model.constraints import Tier
 
 
 def lot(gpus=1, **more):

@@ -3,13 +3,12 @@
 import pytest
 
 from tests.core.support.make import gpus, pod
+from webhook.core.model.amounts import NodeName
+from webhook.core.model.constraints import Operator, Requirement, Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import NodeName
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import Operator, Requirement
-from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule
-from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.charges import flight_of
 
 CHARGE = Charge("team-a", Tier.GUARANTEED, gpus(1), user="alice")
 OFF_WEB = AffinityRule(("zone",), True, LabelSelector((Requirement("app", Operator.IN, ("web",)),)))

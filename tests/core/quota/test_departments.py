@@ -11,16 +11,14 @@ from tests.core.support.outcomes import admitted, codes
 from tests.examples import examples
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
+from webhook.core.model.amounts import ANY_MODEL, GpuModel, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import ANY_MODEL, GpuModel, TeamName, Uid
 from webhook.core.model.policy import Share
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.quota.departments import DepartmentUsage
-from webhook.core.quota.holders import Holder
-from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import Account, violations
+from webhook.core.model.reasons import Code
+from webhook.core.quota.charges import InFlightCharge
+from webhook.core.quota.limits import Account, Request, violations
+from webhook.core.quota.shares import DepartmentUsage, Holder
 
 A100, H100 = GpuModel("A100"), GpuModel("H100")
 TEAMS = ("team-a", "team-b", "team-c", "team-d")

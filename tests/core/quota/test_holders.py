@@ -6,13 +6,13 @@ import re
 from tests.core.support.make import ALICE, JOB_CONTROLLER, gpus, node, pod, policy, resident, team, world
 from tests.kept import kept
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import GpuModel
 from webhook.core.model.decision import Deny
-from webhook.core.model.names import GpuModel
 from webhook.core.model.pod import Handling, Owner
 from webhook.core.model.policy import Share
-from webhook.core.model.reason import Code
-from webhook.core.quota import holders
-from webhook.core.quota.holders import Holders
+from webhook.core.model.reasons import Code
+from webhook.core.quota import shares
+from webhook.core.quota.shares import Holders
 
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 
@@ -116,13 +116,13 @@ def test_naming_the_largest_of_many_holders_reads_few(monkeypatch):
         looks += 1
         return real(heap)
 
-    real = holders.heappop
+    real = shares.heappop
     held, rng = Holders(), random.Random(1)
     for i in range(10_000):
         held.change(f"p{i}", rng.randrange(1, 9))
     held.largest(3)
     size = kept(held)
-    monkeypatch.setattr(holders, "heappop", counted)
+    monkeypatch.setattr(shares, "heappop", counted)
     for i in range(1_000):  # refused repeatedly, while pods are created and deleted
         held.change(f"new-{i}", 9)
         held.change(f"new-{i - 1}", -9 if i else 0)

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import gpus, resident
+from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, UNSEEN, Alive, InFlightCharge, LedgerRecord, Unseen
+from webhook.core.quota.charges import EMPTY_LEDGER_RECORD, ENDED, UNSEEN, Alive, InFlightCharge, LedgerRecord, Unseen
 
 UIDS = [Uid(f"u{number}") for number in range(6)]
 EVIDENCE = st.sampled_from([UNSEEN, ENDED, Alive(3), Alive(12)])

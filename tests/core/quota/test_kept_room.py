@@ -10,12 +10,12 @@ from tests.core.support.make import ALICE, flight, gpus, pod, policy, resident, 
 from tests.core.support.outcomes import admitted, codes
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, Deny, Queue
-from webhook.core.model.names import TeamName
 from webhook.core.model.pod import Handling
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.quota.kept_room import ENDED_SECONDS, KeptRoom
+from webhook.core.model.reasons import Code
+from webhook.core.quota.shares import ENDED_SECONDS, KeptRoom
 
 
 def kept(name="w", count=2, *, namespace="team-b", **more):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.model.names import DepartmentName, TeamName
-from webhook.core.quota.ledger_moves import NO_MOVES, Moves, department_ledger, department_of
+from webhook.core.model.amounts import DepartmentName, TeamName
+from webhook.core.quota.usage import NO_MOVES, Moves, department_ledger, department_of
 
 TEAM, LEFT, RIGHT = TeamName("team-a"), DepartmentName("left"), DepartmentName("right")
 

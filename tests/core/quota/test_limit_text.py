@@ -4,11 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED, exact_units
-from webhook.core.model.names import ResourceName, User
-from webhook.core.model.statement import Statement
-from webhook.core.quota.holders import Holder
-from webhook.core.quota.limit_text import Request, violation
+from webhook.core.model.amounts import ONE_GPU, UNLIMITED, ResourceName, User, exact_units
+from webhook.core.model.reasons import Statement
+from webhook.core.quota.limits import Request, violation
+from webhook.core.quota.shares import Holder
 
 GPU, SLICE, MEMORY = ResourceName("nvidia.com/gpu"), ResourceName("nvidia.com/mig-1g.5gb"), ResourceName("gpu-mem")
 WEIGHTS = {GPU: ONE_GPU, SLICE: ONE_GPU // 7, MEMORY: Fraction(ONE_GPU, 81_920)}

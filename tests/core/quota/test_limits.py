@@ -7,13 +7,12 @@ from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import ALICE, gpus, limit, pod, policy, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import GpuModel, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import GpuModel, TeamName, Uid
 from webhook.core.model.policy import Share
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import MOST_LINGERING, Account, has_guaranteed_room, tier_for, violations
+from webhook.core.model.reasons import Code
+from webhook.core.quota.limits import MOST_LINGERING, Account, Request, has_guaranteed_room, tier_for, violations
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 
 

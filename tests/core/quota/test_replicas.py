@@ -8,8 +8,8 @@ from tests.core.support.make import gpus
 from tests.core.support.replica_steps import WHO, ReplicaSteps
 from tests.core.support.replicas import LIMIT, A, Etcd, Replica
 from tests.examples import examples
-from webhook.core.model.names import Uid
-from webhook.core.quota.in_flight import ENDED, LedgerRecord
+from webhook.core.model.amounts import Uid
+from webhook.core.quota.charges import ENDED, LedgerRecord
 from webhook.core.world.ledger_session import LedgerSession
 
 

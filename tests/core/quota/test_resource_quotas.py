@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from tests.core.support import make
-from webhook.core.model.names import Namespace
-from webhook.core.quota.resource_quotas import Quota, QuotaIndex, exceeded
+from webhook.core.model.amounts import Namespace
+from webhook.core.quota.charges import Quota, QuotaIndex, exceeded
 
 GPU = "requests.nvidia.com/gpu"
 

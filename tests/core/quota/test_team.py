@@ -7,13 +7,12 @@ import pytest
 from tests.core.support.make import ALICE, JOB, JOB_CONTROLLER, gpus, pod, policy, requirement, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
-from webhook.core.model.names import Namespace
+from webhook.core.model.amounts import Namespace
+from webhook.core.model.constraints import Tier
 from webhook.core.model.pod import NamespaceFacts, Requester
-from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.model.user_rules import UnknownUser
-from webhook.core.quota.team import exempt_reason, is_exempt, is_exempt_by_default
+from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam, UnknownUser
+from webhook.core.model.reasons import Code
+from webhook.core.quota.shares import exempt_reason, is_exempt, is_exempt_by_default
 
 ROBOTS = "system:serviceaccounts:team-a"
 

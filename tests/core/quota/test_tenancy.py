@@ -2,13 +2,13 @@
 
 from tests.core.support.make import ALICE, gpus, node, pod, policy, requirement, resident, team, world
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import Namespace, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, Retry
-from webhook.core.model.names import Namespace, TeamName, Uid
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.model.reasons import Code
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.world.world import World
 
 

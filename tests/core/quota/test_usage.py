@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webhook.core.model.amounts import ANY_MODEL, GpuModel, TeamName, Uid, User
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import ANY_MODEL, GpuModel, TeamName, Uid, User
-from webhook.core.model.tier import Tier
-from webhook.core.quota.holders import Holder
+from webhook.core.quota.shares import Holder
 from webhook.core.quota.usage import TeamUsage, UsageEntry
 
 A100, T4 = GpuModel("A100"), GpuModel("T4")

@@ -1,6 +1,6 @@
 """What schedulers came to: counted for each of them, with the latest of each priority."""
 
-from webhook.core.reclaim.attempts import Attempts
+from webhook.core.reclaim.evictions import Attempts
 
 
 def test_each_scheduler_has_its_own_count_and_its_latest_pod_of_each_priority():

@@ -12,11 +12,11 @@ from tests.core.support import make
 from tests.core.support.make import gpus
 from tests.core.support.reclaim_pods import reclaim_pod, take
 from webhook.core.admission.admission import admit
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit
-from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
+from webhook.core.reclaim.snapshot import pods_within_share, take_snapshot
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.scenes import NOW, cheapest, scene, scenes, victim, waiting
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import TeamName
-from webhook.core.reclaim.cost_bounds import SUMS, CostBounds, fewest, least_surplus
-from webhook.core.reclaim.victim import NEVER
+from webhook.core.model.amounts import ONE_GPU, TeamName
+from webhook.core.reclaim.costs import SUMS, CostBounds, fewest, least_surplus
+from webhook.core.reclaim.victims import NEVER
 
 sizes = st.dictionaries(st.integers(1, 9), st.integers(1, 3), max_size=4)
 

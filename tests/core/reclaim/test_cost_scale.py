@@ -2,10 +2,10 @@
 
 from tests.core.support.make import GPU, gpus
 from tests.core.support.scenes import NOW, victim
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.cost_scale import CostScale, Effort, Need
-from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
+from webhook.core.reclaim.costs import CostScale, Effort, Need
+from webhook.core.reclaim.victims import FailureLimits, Remaining, WorkloadId
 
 OVER = {TeamName("team-a"): gpus(2), TeamName("team-c"): gpus(5)}
 

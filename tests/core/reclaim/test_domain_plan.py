@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.core.support.make import GPU
 from tests.core.support.scenes import causes, gone, scene, scenes, victim, waiting
 from tests.examples import examples
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.names import GangId
-from webhook.core.placement.domain_search import MAX_ROOMS
+from webhook.core.model.amounts import GangId
+from webhook.core.model.constraints import DomainRequest
+from webhook.core.placement.domains import MAX_ROOMS
+from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.trial import Trial
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victims import VictimCost
 
 ONE = DomainRequest("rack", is_required=True)
 PREFERRED = DomainRequest("rack")

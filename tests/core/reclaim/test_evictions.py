@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.examples import examples
 from webhook.core.reclaim.evictions import RATE_SECONDS, TRANSITIONS, Evictions, Progress
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold
 
 NODES = ("n0", "n1")
 CLAIM = Beneficiary("b", "team-b", "b")

@@ -6,12 +6,12 @@ from tests.core.support.make import node, resident
 from tests.core.support.scenes import APART, APP, NOW, causes, gone, like, scene, victim, waiting
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
-from webhook.core.peers.pod_counts import PlacedPod, PodCounts
+from webhook.core.placement.pod_counts import PlacedPod, PodCounts
+from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.excluders import MOST
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.trial import Trial
-from webhook.core.reclaim.victim import GuardId
+from webhook.core.reclaim.victims import GuardId
 
 FROM_ALL = AffinityRule(("host",), True, LabelSelector(()), EVERY_NAMESPACE)
 BY_ZONE = AffinityRule(("zone",), True, LabelSelector(()), EVERY_NAMESPACE)

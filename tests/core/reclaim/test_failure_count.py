@@ -2,10 +2,10 @@
 
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod
-from webhook.core.model.names import GangId, Uid
-from webhook.core.reclaim.failures import FailureBudget, Loss, Remaining, WorkloadId
+from webhook.core.model.amounts import GangId, Uid
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
+from webhook.core.reclaim.snapshot import pods_within_share, select_pods, take_snapshot
+from webhook.core.reclaim.victims import FailureBudget, Loss, Remaining, WorkloadId
 
 JOB, OTHER = WorkloadId("job"), WorkloadId("other")
 

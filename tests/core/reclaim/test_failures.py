@@ -9,8 +9,8 @@ from tests.core.support.make import GPU
 from tests.core.support.reclaim_pods import NOW
 from tests.core.support.scenes import scene, victim, waiting
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.failures import Remaining, WorkloadId
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.victims import Remaining, WorkloadId
 
 JOB, OTHER = WorkloadId("job"), WorkloadId("other")
 

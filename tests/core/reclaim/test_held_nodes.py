@@ -1,11 +1,10 @@
 """Which nodes hold their room, for which pods, and which other pods are excluded."""
 
 from tests.core.support import make
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.amounts import Namespace, NodeName, Uid
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam
-from webhook.core.model.selector import Operator, Requirement
-from webhook.core.reclaim.held_nodes import held_nodes
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, held_nodes
 
 SELECTOR = LabelSelector((Requirement("team", Operator.IN, ("b",)),))
 

@@ -7,15 +7,14 @@ import pytest
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, reclaim_pod, take
 from tests.core.support.reservations import EMPTY, NODE, POOR, full, kept
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import GangId, NodeName, TeamName, Uid
-from webhook.core.model.selector import Constraints, Effect, Taint
+from webhook.core.model.amounts import GangId, NodeName, TeamName, Uid
+from webhook.core.model.constraints import Constraints, Effect, Taint
+from webhook.core.model.node import KeptPlace
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.held_room import inherited, is_short, trimmed
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.core.reclaim.snapshot import inherited, is_short, pods_within_share, take_snapshot, trimmed
 from webhook.core.world.world import World
 
 TAINT = Taint("example.com/maintenance", Effect.NO_SCHEDULE)

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from tests.core.support.make import GPU, gpus
 from tests.core.support.scenes import APART, APP, NOW, causes, cheapest, gone, scene, scenes, victim, waiting
 from tests.examples import examples
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
 from webhook.core.reclaim import joint_plan
+from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import NoPlan
-from webhook.core.reclaim.victim import GuardId
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victims import GuardId, VictimCost
 
 # -- what one after the other would miss
 

@@ -1,9 +1,8 @@
 """Nodes whose victims must be chosen together."""
 
 from tests.core.support.scenes import victim
-from webhook.core.reclaim.failures import WorkloadId
-from webhook.core.reclaim.linked_nodes import LinkedNodes
-from webhook.core.reclaim.victim import GuardId, VictimIndex
+from webhook.core.reclaim.joint_plan import LinkedNodes
+from webhook.core.reclaim.victims import GuardId, VictimIndex, WorkloadId
 
 THERE = [
     victim("g0", on="n0", gang="g"),

@@ -1,9 +1,8 @@
 """What a waiting pod may override, the least first."""
 
 from tests.core.support.scenes import NOW, scene, victim, waiting
-from webhook.core.reclaim.failures import Remaining, WorkloadId
-from webhook.core.reclaim.overrides import NO_OVERRIDES, Overrides, overrides_of
-from webhook.core.reclaim.victim import GuardId
+from webhook.core.reclaim.costs import NO_OVERRIDES, Overrides, overrides_of
+from webhook.core.reclaim.victims import GuardId, Remaining, WorkloadId
 
 GUARDED = {"left": {GuardId("pdb"): 0}, "budget_seconds": 300}
 

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, requirement, resident
 from tests.core.support.scenes import APART, APP, NOW, alone, causes, counts, gone, like, scene, scenes, victim, waiting
-from webhook.core.model.amount import UNLIMITED
-from webhook.core.model.names import NodeName, TeamName
-from webhook.core.model.selector import Constraints, NodeTerm
-from webhook.core.peers.pod_counts import PodCounts
+from webhook.core.model.amounts import UNLIMITED, NodeName, TeamName
+from webhook.core.model.constraints import Constraints, NodeTerm
+from webhook.core.placement.pod_counts import PodCounts
 from webhook.core.reclaim import reclaim
+from webhook.core.reclaim.costs import Hold, NoPlan
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Hold, NoPlan
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.victim import GuardId, VictimIndex
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.reclaim.victims import GuardId, VictimIndex
 
 # -- the terms
 

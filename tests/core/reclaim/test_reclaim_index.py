@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import policy
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod
-from webhook.core.model.names import GangId, Namespace, TeamName, Uid, WorkloadName
-from webhook.core.model.pod import Handling, Obstacle, Unbound
+from webhook.core.model.amounts import GangId, Namespace, TeamName, Uid, WorkloadName
+from webhook.core.model.constraints import Operator, Requirement
+from webhook.core.model.pod import Handling, Obstacle, Replica, Unbound
 from webhook.core.model.policy import LabelSelector, ReclaimRules
-from webhook.core.model.replica import Replica
-from webhook.core.model.selector import Operator, Requirement
-from webhook.core.reclaim.attempts import Attempts
+from webhook.core.reclaim.evictions import Attempts
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, SchedulerReport
+from webhook.core.reclaim.reclaim_pods import TWO_BUDGETS, Disruption, ReclaimPod, SchedulerReport
 from webhook.core.world.minimums import Minimums
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.reclaim_pods import borrower, reclaim_pod
-from webhook.core.model.names import Namespace
+from webhook.core.model.amounts import Namespace
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import LabelSelector, ReclaimCost, ReclaimRules
-from webhook.core.model.selector import Operator, Requirement
-from webhook.core.reclaim.cost_scale import CostScale
-from webhook.core.reclaim.failures import Loss, WorkloadId
-from webhook.core.reclaim.reclaim_pod import STAY_SECONDS, TWO_BUDGETS, Disruption, is_protected, victim_of
-from webhook.core.reclaim.victim import NEVER, NOWHERE, GuardId
+from webhook.core.reclaim.costs import CostScale
+from webhook.core.reclaim.reclaim_pods import STAY_SECONDS, TWO_BUDGETS, Disruption, is_protected, victim_of
+from webhook.core.reclaim.victims import NEVER, NOWHERE, GuardId, Loss, WorkloadId
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
 NO_RULES = ReclaimRules()

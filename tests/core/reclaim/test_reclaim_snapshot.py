@@ -11,12 +11,13 @@ from tests.core.support.idle import rules
 from tests.core.support.make import gpus
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod, take
 from tests.core.support.waiting import member
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
 from webhook.core.model.policy import LabelSelector, ReclaimRules
+from webhook.core.reclaim.costs import Move, NoPlan
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Move, NoPlan
-from webhook.core.reclaim.reclaim_pod import Disruption, SchedulerReport
-from webhook.core.reclaim.reclaim_snapshot import (
+from webhook.core.reclaim.reclaim_pods import Disruption, SchedulerReport
+from webhook.core.reclaim.snapshot import (
     CHARGED_SECONDS,
     GROWING_SECONDS,
     largest_room,
@@ -27,8 +28,7 @@ from webhook.core.reclaim.reclaim_snapshot import (
     select_pods,
     take_snapshot,
 )
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victims import VictimCost
 
 
 def planned(reclaim_index, world):

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed
 from tests.examples import examples
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.placement.node_changes import NodeChanges
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.placement.unused_nodes import NodeChanges
+from webhook.core.reclaim.costs import Move, NoPlan
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Move, NoPlan
-from webhook.core.reclaim.reclaim_pod import SchedulerReport
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
+from webhook.core.reclaim.reclaim_pods import SchedulerReport
 from webhook.core.reclaim.refused_nodes import (
     LOOKS_FREE_SECONDS,
     RETRY_SECONDS,
@@ -22,6 +21,7 @@ from webhook.core.reclaim.refused_nodes import (
     RefusedNodes,
     unseen_text,
 )
+from webhook.core.reclaim.snapshot import pods_within_share, take_snapshot
 
 POOR = make.policy(make.team(guaranteed=0), make.team("team-b"))
 WHY = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) exceed max volume count"

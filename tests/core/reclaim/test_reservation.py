@@ -2,9 +2,9 @@
 
 from tests.core.support.reclaim_pods import NOW, asker
 from tests.core.support.reservations import full, kept
-from webhook.core.model.names import Uid
-from webhook.core.reclaim.held_room import holds
-from webhook.core.reclaim.reservation import targets_of
+from webhook.core.model.amounts import Uid
+from webhook.core.reclaim.holds import targets_of
+from webhook.core.reclaim.snapshot import holds
 
 
 def test_a_plan_becomes_beneficiaries_and_targets():

@@ -8,17 +8,23 @@ from hypothesis import strategies as st
 
 from tests.core.support import claims, make
 from tests.core.support.reclaim_pods import NOW
-from webhook.core.dra.claim_spec import ClaimKey
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.names import GangId, NodeName, TeamName
-from webhook.core.reclaim.limit_victims import cheapest_under
-from webhook.core.reclaim.overrides import NO_OVERRIDES
+from webhook.core.devices.claim_users import ClaimKey
+from webhook.core.model.amounts import GangId, NodeName, TeamName
+from webhook.core.model.demand import ClaimRef
+from webhook.core.reclaim.costs import NO_OVERRIDES, NoPlan
+from webhook.core.reclaim.limit_plan import cheapest_under
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import NoPlan
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
-from webhook.core.reclaim.reclaim_snapshot import take_snapshot
-from webhook.core.reclaim.shared_devices import NO_SHARING, Going, Sharing, companions, freeing
+from webhook.core.reclaim.reclaim_pods import (
+    NO_SHARING,
+    Going,
+    ReclaimPod,
+    SchedulerReport,
+    Sharing,
+    companions,
+    freeing,
+)
+from webhook.core.reclaim.snapshot import take_snapshot
 from webhook.core.reclaim.trial import Trial
 
 SHARED, OTHER, OWN = (ClaimRef(claim=name) for name in ("shared", "other", "own"))

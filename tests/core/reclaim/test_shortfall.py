@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from tests.core.support.make import GPU, demand
 from tests.core.support.scenes import SMALL, scene, victim
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import CPU, ONE_GPU
 from webhook.core.model.demand import PerDevice
-from webhook.core.model.names import CPU
-from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
+from webhook.core.reclaim.victim_search import missing_gpus, missing_on, shortfall
 
 TWO = demand(2, **SMALL)
 THREE = demand(3, **SMALL)

@@ -1,8 +1,8 @@
 """Pods that something else than room keeps off every node for too long."""
 
 from tests.core.support.reclaim_pods import borrower
-from webhook.core.model.amount import UNLIMITED
-from webhook.core.reclaim.stalled import StalledPods
+from webhook.core.model.amounts import UNLIMITED
+from webhook.core.reclaim.reclaim_index import StalledPods
 
 P, Q = borrower("p", on=None), borrower("q", on=None)
 

@@ -6,14 +6,13 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed, take
-from webhook.core.model.labels import pack
-from webhook.core.model.names import NodeName, Uid
+from webhook.core.line.judged_pod import BorrowedRoom
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.constraints import Constraints, NodeTerm, Operator, Requirement, pack
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.topology import SpreadRule
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
-from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
-from webhook.core.waiting.borrowed_room import BorrowedRoom
+from webhook.core.reclaim.reclaim_index import STRANDED_SECONDS, is_stranded
 
 OLD = NOW - STRANDED_SECONDS
 

@@ -10,17 +10,14 @@ from hypothesis import strategies as st
 from tests.core.support.make import GPU
 from tests.core.support.scenes import NOW, gone, scene, victim, waiting
 from tests.examples import examples
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.names import GangId, WorkloadName
+from webhook.core.model.amounts import ONE_GPU, GangId, WorkloadName
+from webhook.core.model.pod import Replica
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.model.replica import Replica
-from webhook.core.reclaim.failures import share_used
-from webhook.core.reclaim.limit_victims import cheapest_under
-from webhook.core.reclaim.overrides import NO_OVERRIDES
+from webhook.core.reclaim.costs import NO_OVERRIDES, Surplus, Trim
+from webhook.core.reclaim.limit_plan import cheapest_under
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.surplus import Surplus, Trim
 from webhook.core.reclaim.trial import Trial
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victims import VictimCost, share_used
 from webhook.core.world.minimums import Minimums
 
 WEB, CHAT, DRAW = (WorkloadName(f"team-a/Deployment/{name}") for name in ("web", "chat", "draw"))

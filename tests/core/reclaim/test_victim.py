@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.scenes import victim
-from webhook.core.reclaim.victim import NodeVictims
+from webhook.core.reclaim.victims import NodeVictims
 
 NOW = 100
 STEPS = st.lists(

@@ -4,11 +4,10 @@ import pytest
 
 from tests.core.support.make import gpus
 from tests.core.support.scenes import NOW, gone, scene, victim, waiting
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.failures import Remaining, WorkloadId
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.reclaim.victims import Remaining, VictimCost, WorkloadId
 
 JOB = WorkloadId("job")
 OVER_SHARE = {TeamName("far"): gpus(9), TeamName("near"): gpus(1)}

@@ -19,13 +19,11 @@ from tests.core.support.scenes import (
     victim,
     waiting,
 )
-from webhook.core.model.amount import UNLIMITED
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import UNLIMITED, TeamName
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.cost_scale import CostScale
+from webhook.core.reclaim.costs import CostScale, NoPlan
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import NoPlan
-from webhook.core.reclaim.victim import NEVER, GuardId
+from webhook.core.reclaim.victims import NEVER, GuardId
 
 
 def test_exactly_enough_is_freed_on_one_node():

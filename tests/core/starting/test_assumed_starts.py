@@ -9,16 +9,16 @@ from tests.core.support.make import flight, gpus, node, pod, policy, requirement
 from tests.core.support.rejecting import started
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
+from webhook.core.line.entries import NoRoom, OverLimit, Way
+from webhook.core.model.amounts import Namespace, NodeName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, Retry
-from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import Enforcement, LabelSelector, Mode, PlacementRules, QueueRules
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 from webhook.core.model.topology import SpreadRule
 from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection
-from webhook.core.queue.verdict import NoRoom, OverLimit, Way
-from webhook.core.starting.assumed_starts import AssumedStarts
 from webhook.core.starting.awaited_room import MOST
+from webhook.core.starting.starts import AssumedStarts
 
 NOW = 1_000_000
 

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from tests.core.support import make
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
+from webhook.core.model.amounts import NodeName
+from webhook.core.model.constraints import HELD, DomainRequest, Effect, Taint, Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.names import NodeName
 from webhook.core.model.policy import Enforcement, Mode, ReclaimRules
-from webhook.core.model.selector import HELD, Effect, Taint
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.charges import flight_of
 from webhook.core.starting.awaited_room import FREE_SECONDS, LONGEST_SECONDS, UNHELD_SECONDS, AwaitedRoom
 
 ALL = 100

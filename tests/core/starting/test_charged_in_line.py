@@ -3,10 +3,10 @@
 from tests.core.support.line import due, place_for
 from tests.core.support.make import flight, gpus, pod
 from tests.core.support.waiting import waiting
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.tier import Tier
-from webhook.core.starting.assumed_starts import AssumedStarts
-from webhook.core.starting.charged_in_line import unfinished
+from webhook.core.starting.awaited_room import unfinished
+from webhook.core.starting.starts import AssumedStarts
 
 NOW = 1_000_000
 

@@ -10,18 +10,16 @@ from tests.core.support.maintained import MIG
 from tests.core.support.make import demand, flight, gpus, node, pod, requirement, resident, team
 from tests.core.support.racks import ONE_RACK
 from tests.core.support.waiting import member, waiting
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.line.entries import IDLE_SECONDS, NoRoom, Way
+from webhook.core.line.line_pass import MAX_PODS
+from webhook.core.model.constraints import NODE_NAME_FIELD, Constraints, NodeTerm, Operator, Requirement, Tier
 from webhook.core.model.decision import Charge
+from webhook.core.model.demand import ClaimRef
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import LabelSelector, Mode, QueueRules
-from webhook.core.model.selector import NODE_NAME_FIELD, Constraints, NodeTerm, Operator, Requirement
-from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule
-from webhook.core.queue.hold_backs import IDLE_SECONDS
-from webhook.core.queue.queue_pass import MAX_PODS
-from webhook.core.queue.verdict import NoRoom, Way
-from webhook.core.starting.assumed_starts import AssumedStarts
-from webhook.core.starting.charged_in_line import unfinished
+from webhook.core.starting.awaited_room import unfinished
+from webhook.core.starting.starts import AssumedStarts
 from webhook.core.tiers.tier_changes import tier_changes
 
 NOW = 1_000_000

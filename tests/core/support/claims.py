@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 from tests.core.support import make
-from webhook.core.admission.resolve_demand import resolve_demand
-from webhook.core.dra.claim_spec import ClaimKey, ClassCount, DeviceRequest
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.device_class import DeviceClass
-from webhook.policy.builtin import BUILT_IN
+from webhook.core.admission.pools import resolve_demand
+from webhook.core.devices.claim_users import ClaimKey, ClassCount, DeviceRequest
+from webhook.core.model.amounts import ONE_GPU
+from webhook.core.model.demand import ClaimRef, DeviceClass
+from webhook.policy.sections import BUILT_IN
 
 GPU_CLASS = DeviceClass("gpu.nvidia.com", mentions_gpus=True)
 SHARED, TEMPLATE = ClaimKey("claim", "team-a", "shared"), ClaimKey("template", "team-a", "made")

@@ -1,7 +1,7 @@
 """A small tree: `top` over team-c and over `left`, which has team-a and team-b; team-d has no department."""
 
 from tests.core.support.make import gpus, limit, policy, team
-from webhook.core.model.names import DepartmentName
+from webhook.core.model.amounts import DepartmentName
 from webhook.core.model.policy import Department, Policy, Share
 
 

@@ -1,9 +1,8 @@
 """Pods that their owner deletes by force."""
 
 from webhook.core.model.pod import Resident
-from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.world.force_deleted import lingering
-from webhook.core.world.world import World
+from webhook.core.quota.charges import InFlightCharge
+from webhook.core.world.world import World, lingering
 
 
 def delete_by_force(place: World, *pods: Resident) -> list[InFlightCharge]:

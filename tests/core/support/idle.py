@@ -1,11 +1,9 @@
 """Rules of idle GPUs, and pods that are judged by them."""
 
-from webhook.core.idle.idle_clock import Candidate
-from webhook.core.idle.utilization import PodUtilization
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.idle_rules import IdleAction, IdleRules, IdleTerms, UtilizationSource
-from webhook.core.model.names import Namespace, TeamName, Uid
-from webhook.policy.idle import LABELS, METRICS, Exporter
+from webhook.core.idle.judge import Candidate, PodUtilization
+from webhook.core.model.amounts import ONE_GPU, Namespace, TeamName, Uid
+from webhook.core.model.policy_addons import IdleAction, IdleRules, IdleTerms, UtilizationSource
+from webhook.policy.addons import LABELS, METRICS, Exporter
 
 MINUTE = 60
 HOUR = 60 * MINUTE

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import gpus
 from tests.core.support.scenes import NOW, scene, victim, waiting
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
 from webhook.core.reclaim.limit_plan import Entitled, LimitLevel
 
 TEAMS = ("team-a", "team-b", "team-c")

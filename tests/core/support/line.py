@@ -2,7 +2,7 @@
 
 from tests.core.support.make import node, policy, team, world
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.starting.starts import AssumedStarts
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 

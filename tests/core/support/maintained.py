@@ -1,7 +1,7 @@
 """A live world of nodes that operators change, with slices of GPUs among its resources."""
 
 from tests.core.support.make import gpus, policy
-from webhook.core.model.names import Namespace, ResourceName
+from webhook.core.model.amounts import Namespace, ResourceName
 from webhook.core.model.node import Maintenance
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.policy import BUILT_IN_RESOURCES

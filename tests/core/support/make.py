@@ -3,15 +3,28 @@
 import json
 from itertools import count
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit, format_gpus
+from webhook.core.model.amounts import (
+    CPU,
+    MEMORY,
+    ONE_GPU,
+    PODS,
+    UNLIMITED,
+    Limit,
+    Namespace,
+    NodeName,
+    PoolName,
+    ResourceName,
+    TeamName,
+    Uid,
+    format_gpus,
+)
+from webhook.core.model.constraints import Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.decision import Admit, Charge
 from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Owner, Pod, Requester, Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
-from webhook.core.model.selector import Constraints, NodeTerm, Operator, Requirement
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")

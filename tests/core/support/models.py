@@ -1,8 +1,8 @@
 """A team with limits for two GPU models, and nodes of a model."""
 
 from tests.core.support.make import gpus, node, team
+from webhook.core.model.constraints import Constraints
 from webhook.core.model.policy import Share
-from webhook.core.model.selector import Constraints
 
 LABEL = "nvidia.com/gpu.product"
 MODELS = {"H100": Share(limit=gpus(2)), "T4": Share(limit=gpus(8))}

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, node
 from tests.core.support.scenes import NOW, SMALL
-from webhook.core.defragment.movable_pod import MovablePod
-from webhook.core.defragment.move_plan import Target
-from webhook.core.defragment.tried_moves import TriedMoves
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.defragment.candidates import MovablePod, Target
+from webhook.core.defragment.search import TriedMoves
+from webhook.core.model.amounts import Namespace, NodeName, TeamName, Uid
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.victim import GuardId, Victim
+from webhook.core.reclaim.victims import GuardId, Victim
 
 EVERYWHERE = -1
 ONE = GuardId("one")

@@ -2,9 +2,9 @@
 
 from tests.core.support.make import ALICE
 from webhook.core.admission.admission import admit
+from webhook.core.model.constraints import Constraints
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import Constraints
+from webhook.core.model.reasons import Code, Reason
 
 
 def codes(decision) -> list[Code]:

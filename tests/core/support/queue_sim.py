@@ -3,15 +3,22 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from webhook.core.line.entries import (
+    Fits,
+    KeepableNode,
+    NoRoom,
+    OverLimit,
+    QueuedPod,
+    QueueEntry,
+    Way,
+    entry_of,
+    kept_nodes,
+)
+from webhook.core.line.line_pass import NextEntry, QueuePass
+from webhook.core.line.order import Order, Standing, Version
+from webhook.core.line.pod_queue import PodQueue
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import QueueRules
-from webhook.core.model.tier import Tier
-from webhook.core.queue.kept_nodes import KeepableNode, kept_nodes
-from webhook.core.queue.order import Order
-from webhook.core.queue.pod_queue import PodQueue
-from webhook.core.queue.queue_pass import NextEntry, QueuePass
-from webhook.core.queue.queued_pod import QueuedPod, QueueEntry, entry_of
-from webhook.core.queue.standing import Standing, Version
-from webhook.core.queue.verdict import Fits, NoRoom, OverLimit, Way
 
 
 def queued(name, team="a", gpus=1, *, created=0, **more) -> QueuedPod:

@@ -2,8 +2,8 @@
 
 from tests.core.support.make import GPU, node, policy, resident, team, world
 from tests.core.support.waiting import member
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import DomainRequest
 from webhook.core.model.policy import OnLimit, OnNoRoom, TopologyRules
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}

@@ -1,10 +1,10 @@
 """Reclaim pods with defaults: a test states only what matters to it."""
 
 from tests.core.support import make
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
+from webhook.core.reclaim.holds import EvictionTarget, NodeHold
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
-from webhook.core.reclaim.reservation import EvictionTarget, NodeHold
+from webhook.core.reclaim.reclaim_pods import ReclaimPod, SchedulerReport
 from webhook.core.world.world import World
 
 NOW = 100_000

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from tests.core.support.make import ALICE, node, pod, policy, world
 from tests.core.support.outcomes import admitted
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import Namespace, NodeName, Uid
 from webhook.core.model.decision import Queue
-from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection, Start
 
 NOW = 1_000_000

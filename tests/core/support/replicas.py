@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.core.support.make import gpus, policy, resident, team, world
+from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
+from webhook.core.quota.charges import EMPTY_LEDGER_RECORD, ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
 from webhook.core.world.ledger_session import LedgerSession
 
 A = TeamName("team-a")

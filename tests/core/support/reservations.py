@@ -2,10 +2,10 @@
 
 from tests.core.support import make
 from tests.core.support.reclaim_pods import NOW, borrower, indexed
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
+from webhook.core.reclaim.holds import NodeHold
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
-from webhook.core.reclaim.reservation import NodeHold
+from webhook.core.reclaim.snapshot import pods_within_share, take_snapshot
 
 NODE = NodeName("n0")
 EMPTY = NodeHold("h1", NODE, 0, ())

@@ -6,18 +6,15 @@ from itertools import chain, combinations, product
 from hypothesis import strategies as st
 
 from tests.core.support.make import GPU, demand, gpus, node, requirement, resident
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.labels import pack
-from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
+from webhook.core.model.amounts import ONE_GPU, GangId, Namespace, NodeName, TeamName, Uid
+from webhook.core.model.constraints import NO_CONSTRAINTS, pack
 from webhook.core.model.policy import LabelSelector, ReclaimCost
-from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.topology import AffinityRule
-from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
-from webhook.core.reclaim.reclaim_pod import ReclaimPod, SchedulerReport
-from webhook.core.reclaim.victim import NEVER, GuardId, Victim, VictimIndex
-from webhook.core.reclaim.victim_cost import VictimCost
+from webhook.core.placement.pod_counts import PlacedPod, PodCounts
+from webhook.core.reclaim.costs import ReclaimSnapshot
+from webhook.core.reclaim.reclaim_pods import ReclaimPod, SchedulerReport
+from webhook.core.reclaim.victims import NEVER, GuardId, Victim, VictimCost, VictimIndex
 
 NOW = 100_000
 SMALL = {"cpu": 1000, "memory": 1}

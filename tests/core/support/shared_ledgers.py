@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from tests.core.support.departments import department
 from tests.core.support.make import gpus, pod, policy, resident, team, world
 from tests.core.support.replicas import Event
+from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
-from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import Account, violations
+from webhook.core.quota.charges import EMPTY_LEDGER_RECORD, ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
+from webhook.core.quota.limits import Account, Request, violations
 from webhook.core.world.ledger_homes import LedgerHomes
 
 TEAMS = (TeamName("team-a"), TeamName("team-b"))

@@ -4,10 +4,9 @@ import json
 
 from tests.core.support.make import pod
 from webhook.core.admission.queueing import QUEUE_MODE
-from webhook.core.model.amount import format_gpus
+from webhook.core.model.amounts import GangId, TeamName, Uid, format_gpus
+from webhook.core.model.constraints import Gang
 from webhook.core.model.decision import Queue
-from webhook.core.model.gang import Gang
-from webhook.core.model.names import GangId, TeamName, Uid
 from webhook.core.model.pod import Pod
 from webhook.core.world.waiting_pods import WaitingPod
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.core.support import claims, make
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import NO_TEAM
-from webhook.core.tiers.adoption import adoptions
+from webhook.core.tiers.shadow_labels import adoptions
 
 TEAM = make.team(guaranteed=4, limit_=None)
 POLICY = make.policy(TEAM, make.team("team-b"), exempt_namespaces=("kept",))

@@ -4,10 +4,9 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.claims import SHARED, SHARING, bare, charged, resident, spec, world
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.tier import Tier
-from webhook.core.tiers.borrowed_claims import borrowed_claim
-from webhook.core.tiers.tier_changes import tier_changes
+from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.constraints import Tier
+from webhook.core.tiers.tier_changes import borrowed_claim, tier_changes
 
 TEAM = TeamName("team-a")
 

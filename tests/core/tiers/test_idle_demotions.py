@@ -5,9 +5,8 @@ import pytest
 from tests.core.support import make
 from tests.core.support.idle import rules
 from tests.core.support.waiting import waiting
-from webhook.core.model.names import TeamName
-from webhook.core.tiers.idle_demotions import idle_to_demote
-from webhook.core.tiers.tier_changes import tier_changes
+from webhook.core.model.amounts import TeamName
+from webhook.core.tiers.tier_changes import idle_to_demote, tier_changes
 
 A = TeamName("team-a")
 

@@ -5,11 +5,10 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.examples import examples
-from webhook.core.model.names import WorkloadName
-from webhook.core.model.replica import NO_REPLICA, Replica
-from webhook.core.model.tier import Tier
-from webhook.core.tiers.minimum_first import Rank, ranks_of
-from webhook.core.tiers.tier_changes import NOTICED_SECONDS, tier_changes
+from webhook.core.model.amounts import WorkloadName
+from webhook.core.model.constraints import Tier
+from webhook.core.model.pod import NO_REPLICA, Replica
+from webhook.core.tiers.tier_changes import NOTICED_SECONDS, Rank, ranks_of, tier_changes
 from webhook.core.world.minimums import TIER_SECONDS
 
 WEB, CHAT = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/chat")

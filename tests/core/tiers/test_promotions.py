@@ -8,10 +8,10 @@ from tests.core.support.make import gpus, policy, resident, team
 from tests.core.support.replica_steps import WHO, ReplicaSteps
 from tests.core.support.replicas import A, Etcd, Replica, Write
 from tests.examples import examples
+from webhook.core.model.amounts import Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import Uid
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import ENDED, Alive, Ended, InFlightCharge
+from webhook.core.quota.charges import ENDED, Alive, Ended, InFlightCharge
 from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.core.world.ledger_session import LedgerSession
 

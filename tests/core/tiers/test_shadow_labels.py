@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support import make
+from webhook.core.model.constraints import Tier
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.tier import Tier
 from webhook.core.tiers.shadow_labels import ShadowLabels
 
 SHADOW = make.policy(make.team(guaranteed=4, limit_=6), enforce=Enforcement.SHADOW)

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import gpus, node, policy, resident, team, world
+from webhook.core.model.amounts import GpuModel, Labels, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import GpuModel, Labels, TeamName, Uid
 from webhook.core.model.policy import Share
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Alive, Ended, InFlightCharge, Unseen
+from webhook.core.quota.charges import Alive, Ended, InFlightCharge, Unseen
 from webhook.core.tiers.tier_changes import promotion, tier_changes, under_way
 
 A = TeamName("team-a")

@@ -5,9 +5,9 @@ import pytest
 from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
 from webhook.core.admission.assessment import assess
+from webhook.core.line.judged_pod import BorrowedRoom, may_ever_start, nodes_for
+from webhook.core.model.constraints import HELD, Effect, Taint
 from webhook.core.model.policy import ReclaimRules
-from webhook.core.model.selector import HELD, Effect, Taint
-from webhook.core.waiting.borrowed_room import BorrowedRoom, may_ever_start, nodes_for
 
 
 def has_room(place, count):

@@ -8,18 +8,16 @@ from tests.core.support.make import gpus, resident
 from tests.core.support.racks import A_RACK, ONE_RACK, ONE_ZONE, gang, racks, racks_of
 from tests.core.support.waiting import member
 from tests.examples import examples
+from webhook.core.line.entries import Attempt, Fits, Never, NoRoom, Way, entry_of
+from webhook.core.line.gang_domains import small_text, why_chosen
+from webhook.core.line.judged_gang import EntryJudge, judge_gang
+from webhook.core.line.judged_pod import judge_pod
+from webhook.core.line.line import queued_pod
+from webhook.core.model.constraints import ANYWHERE, DomainRequest
 from webhook.core.model.decision import Admit
-from webhook.core.model.domain_request import ANYWHERE, DomainRequest
 from webhook.core.model.policy import Mode
-from webhook.core.placement.domain_search import DomainRoom, DomainRooms
-from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, Way
-from webhook.core.starting.assumed_starts import AssumedStarts
-from webhook.core.waiting.gang_domains import small_text, why_chosen
-from webhook.core.waiting.judged_entry import EntryJudge
-from webhook.core.waiting.judged_gang import judge_gang
-from webhook.core.waiting.judged_pod import judge_pod
-from webhook.core.waiting.waiting_entries import queued_pod
+from webhook.core.placement.domains import DomainRoom, DomainRooms
+from webhook.core.starting.starts import AssumedStarts
 
 
 def judged(place, pods, *, way=Way.IN_TURN, kept=frozenset(), before=frozenset()):

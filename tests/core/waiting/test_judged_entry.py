@@ -2,10 +2,9 @@
 
 from tests.core.support.make import world
 from tests.core.support.waiting import waiting
-from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Fits, Never, Way
-from webhook.core.waiting.judged_entry import EntryJudge
-from webhook.core.waiting.waiting_entries import queued_pod
+from webhook.core.line.entries import Fits, Never, Way, entry_of
+from webhook.core.line.judged_gang import EntryJudge
+from webhook.core.line.line import queued_pod
 
 
 def test_the_judge_keeps_what_it_found_and_knows_no_pod_that_left():

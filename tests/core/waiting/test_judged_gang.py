@@ -10,13 +10,12 @@ from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, node, policy, pool, resident, team, world
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
+from webhook.core.line.entries import Attempt, Fits, Never, NoRoom, OverLimit, Way, entry_of
+from webhook.core.line.judged_gang import judge_gang
+from webhook.core.line.line import TEAM, USER, queued_pod
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
-from webhook.core.model.tier import Tier
-from webhook.core.queue.queued_pod import entry_of
-from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, OverLimit, Way
-from webhook.core.starting.assumed_starts import AssumedStarts
-from webhook.core.waiting.judged_gang import judge_gang
-from webhook.core.waiting.waiting_entries import TEAM, USER, queued_pod
+from webhook.core.starting.starts import AssumedStarts
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 

@@ -5,12 +5,11 @@ import pytest
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import GPU, node, policy, pool, resident, team, world
 from tests.core.support.waiting import waiting
+from webhook.core.line.entries import Attempt, Fits, Never, NoRoom, OverLimit, Way
+from webhook.core.line.judged_pod import KEPT, BorrowedRoom, judge_pod
+from webhook.core.line.line import TEAM, USER
 from webhook.core.model.decision import Admit
 from webhook.core.model.policy import Mode, OnLimit, OnNoRoom, PlacementRules
-from webhook.core.queue.verdict import Attempt, Fits, Never, NoRoom, OverLimit, Way
-from webhook.core.waiting.borrowed_room import BorrowedRoom
-from webhook.core.waiting.judged_pod import KEPT, judge_pod
-from webhook.core.waiting.waiting_entries import TEAM, USER
 
 LIMITED = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 

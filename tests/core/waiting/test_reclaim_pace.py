@@ -2,13 +2,12 @@
 
 from tests.core.support.make import gpus, node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
+from webhook.core.line import judged_gang
+from webhook.core.line.entries import MOST, SECONDS, Paced, Way
+from webhook.core.line.judged_pod import judge_pod
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.model.tier import Tier
-from webhook.core.queue.verdict import Paced, Way
-from webhook.core.starting.assumed_starts import AssumedStarts
-from webhook.core.waiting import judged_entry
-from webhook.core.waiting.judged_pod import judge_pod
-from webhook.core.waiting.reclaim_pace import MOST, SECONDS
+from webhook.core.starting.starts import AssumedStarts
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 MORE = 10
@@ -107,7 +106,7 @@ def test_the_rest_of_the_line_is_judged_once_in_a_pass(monkeypatch):
         calls.append(pods)
         return judge_pod(*pods, **more)
 
-    monkeypatch.setattr(judged_entry, "judge_pod", counting)
+    monkeypatch.setattr(judged_gang, "judge_pod", counting)
     starts = AssumedStarts(place_for(*line(MOST + 200)))
     starts.due(now=0, count=1000)
     assert len(calls) == MOST + 1

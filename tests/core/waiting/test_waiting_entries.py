@@ -2,9 +2,9 @@
 
 from tests.core.support.make import ALICE, gpus, policy, pool, resident, team, world
 from tests.core.support.waiting import waiting
-from webhook.core.model.names import GpuModel
+from webhook.core.line.line import MODEL, SHARE, TEAM, USER, NeedKey, WaitingEntries, queued_pod
+from webhook.core.model.amounts import GpuModel
 from webhook.core.model.policy import Share
-from webhook.core.waiting.waiting_entries import MODEL, SHARE, TEAM, USER, NeedKey, WaitingEntries, queued_pod
 
 
 def keys(view):

@@ -6,9 +6,9 @@ import pytest
 
 from tests.core.support import make
 from tests.core.support.claims import GPU_CLASS, SHARED, SHARING, bare, world
-from webhook.core.dra.claim_spec import ClassCount, DeviceRequest
+from webhook.core.devices.claim_users import ClassCount, DeviceRequest
+from webhook.core.model.constraints import NO_CONSTRAINTS
 from webhook.core.model.demand import Demand
-from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.world.alternatives import by_room
 
 GPU = GPU_CLASS.implicit_resource

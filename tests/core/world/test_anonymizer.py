@@ -2,10 +2,9 @@
 
 from tests.core.support.make import demand, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
-from webhook.core.model.names import NodeName, User
-from webhook.core.world import anonymizer
-from webhook.core.world.anonymizer import PART, Anonymizer
-from webhook.core.world.hidden_usage import Totals, Unnamed
+from webhook.core.model.amounts import NodeName, User
+from webhook.core.world import nameless
+from webhook.core.world.nameless import PART, Anonymizer, Totals, Unnamed
 from webhook.core.world.world import World
 
 POLICY = policy(team("team-a"), team("team-b", limit_=None))
@@ -37,7 +36,7 @@ def test_a_resource_that_no_node_offers_is_left_out():
 
 
 def test_each_team_lists_a_bounded_number_of_pods_in_line_the_oldest_first(monkeypatch):
-    monkeypatch.setattr(anonymizer, "MOST_WAITING", 2)
+    monkeypatch.setattr(nameless, "MOST_WAITING", 2)
     full = world(POLICY)
     for number in range(4):
         full.set_waiting(waiting(f"w{number}", 1, created=10 - number))
@@ -48,7 +47,7 @@ def test_each_team_lists_a_bounded_number_of_pods_in_line_the_oldest_first(monke
 
 def test_each_team_lists_a_bounded_number_of_pods_without_a_node(monkeypatch):
     """The room is one object for all viewers, and a tenant may create pods that never get a node."""
-    monkeypatch.setattr(anonymizer, "MOST_UNBOUND", 2)
+    monkeypatch.setattr(nameless, "MOST_UNBOUND", 2)
     full = world(POLICY, [node("n0")])
     for number in range(5):
         full.set_pod(resident(1, uid=f"p{number}", created=number))

@@ -10,15 +10,12 @@ from tests.core.support.make import GPU, gpus, node, policy, resident, team, wor
 from tests.core.support.waiting import waiting
 from tests.examples import examples
 from webhook.core.explain.line_places import places
-from webhook.core.explain.queue_rows import QueueReader
-from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.explain.line_rows import QueueReader
+from webhook.core.model.amounts import CPU, Namespace, NodeName, TeamName, Uid, User
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import CPU, Namespace, NodeName, TeamName, Uid, User
-from webhook.core.model.node import HOSTNAME
+from webhook.core.model.node import HOSTNAME, Autoscaler
 from webhook.core.model.pod import Handling
-from webhook.core.world.anonymizer import Anonymizer
-from webhook.core.world.anonymous_world import AnonymousWorld
-from webhook.core.world.hidden_usage import Totals, Unnamed, is_hidden_usage
+from webhook.core.world.nameless import Anonymizer, AnonymousWorld, Totals, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
 
 A, B = TeamName("team-a"), TeamName("team-b")

@@ -6,11 +6,11 @@ from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy,
 from tests.core.support.models import MODELS, TEAM, of_model, on
 from tests.core.support.outcomes import codes
 from webhook.core.admission.admission import admit
-from webhook.core.model.names import GpuModel, NodeName, TeamName
+from webhook.core.model.amounts import GpuModel, NodeName, TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import Share
-from webhook.core.model.reason import Code
-from webhook.core.model.tier import Tier
-from webhook.core.placement.placement import best_nodes
+from webhook.core.model.reasons import Code
+from webhook.core.placement.best_nodes import best_nodes
 
 
 def test_a_pod_that_waits_for_a_model_counts_on_it_once_it_was_seen():

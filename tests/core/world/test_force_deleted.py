@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.make import gpus, node, policy, resident, team, world
+from webhook.core.model.amounts import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge
-from webhook.core.world.force_deleted import LONGEST_SECONDS, MARGIN_SECONDS, lingering
+from webhook.core.quota.charges import InFlightCharge
+from webhook.core.world.world import LONGEST_SECONDS, MARGIN_SECONDS, lingering
 
 A = TeamName("team-a")
 

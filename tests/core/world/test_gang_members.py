@@ -1,8 +1,8 @@
 """Members of gangs that exist and do not wait in line."""
 
 from tests.core.support.make import policy, resident, team, world
-from webhook.core.model.names import GangId
-from webhook.core.world.gang_members import GangMembers
+from webhook.core.model.amounts import GangId
+from webhook.core.world.waiting_pods import GangMembers
 
 GANG = GangId("team-a/g")
 

@@ -1,12 +1,11 @@
 """Room that is kept for pods of gangs, as the world knows it from the ledger."""
 
 from tests.core.support.make import gpus, node, pod, policy, resident, team, world
+from webhook.core.model.amounts import GangId
+from webhook.core.model.constraints import Gang, Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.gang import Gang
-from webhook.core.model.names import GangId
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
-from webhook.core.world.gang_reservations import GangReservations
+from webhook.core.quota.charges import flight_of
+from webhook.core.world.waiting_pods import GangReservations
 
 GANG = GangId("team-a/g")
 

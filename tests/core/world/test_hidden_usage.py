@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.core.support.make import ALICE, gpus, node, pod, policy, resident, team, world
 from tests.examples import examples
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.names import TeamName
-from webhook.core.model.tier import Tier
-from webhook.core.world.hidden_usage import ANY, Totals, add_hidden_usage, is_hidden_usage
+from webhook.core.world.nameless import ANY, Totals, add_hidden_usage, is_hidden_usage
 
 A = TeamName("team-a")
 

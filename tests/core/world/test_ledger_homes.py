@@ -17,9 +17,9 @@ from tests.core.support.shared_ledgers import (
     Write,
 )
 from tests.examples import examples
-from webhook.core.model.names import DepartmentName
-from webhook.core.quota.in_flight import LedgerRecord
-from webhook.core.quota.ledger_moves import Moves, department_ledger
+from webhook.core.model.amounts import DepartmentName
+from webhook.core.quota.charges import LedgerRecord
+from webhook.core.quota.usage import Moves, department_ledger
 from webhook.core.world.ledger_homes import OUT_SECONDS, LedgerHomes
 
 A, B = TEAMS

@@ -2,10 +2,10 @@
 
 from tests.core.support.make import gpus, resident
 from tests.core.support.replicas import A, Etcd, Replica, Write
+from webhook.core.model.amounts import GangId, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import GangId, TeamName, Uid
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, InFlightCharge, LedgerRecord
+from webhook.core.quota.charges import EMPTY_LEDGER_RECORD, ENDED, InFlightCharge, LedgerRecord
 
 
 def test_a_lagging_watch_counts_folded_charges_until_it_has_seen_the_pods():

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 from tests.core.support.make import gpus, node, pod, resident, world
+from webhook.core.model.amounts import NodeName, TeamName, Uid
+from webhook.core.model.constraints import HELD, Effect, Taint, Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.model.selector import HELD, Effect, Taint
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
+from webhook.core.quota.charges import flight_of
 from webhook.core.world.listed_charges import ListedCharges, assume_listed, assume_marked
 from webhook.core.world.waiting_pods import WaitingPod
 

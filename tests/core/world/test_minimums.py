@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import make
-from webhook.core.model.names import WorkloadName
-from webhook.core.model.replica import NO_REPLICA, Replica
+from webhook.core.model.amounts import WorkloadName
+from webhook.core.model.pod import NO_REPLICA, Replica
 from webhook.core.world.minimums import MOST_SCALERS, TIER_SECONDS, WHOLE, Minimums, Replicas
 
 WEB, CHAT = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/chat")

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from tests.core.support import make
 from webhook.core.admission.admission import admit
+from webhook.core.model.amounts import ResourceName
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.demand import PerDevice, demand_of
-from webhook.core.model.names import ResourceName
 from webhook.core.model.node import Devices
-from webhook.core.model.reason import Code
-from webhook.policy.builtin import BUILT_IN
+from webhook.core.model.reasons import Code
+from webhook.policy.sections import BUILT_IN
 
 ONE_G, THREE_G = ResourceName("nvidia.com/mig-1g.5gb"), ResourceName("nvidia.com/mig-3g.20gb")
 SHARE = ResourceName("aliyun.com/gpu-mem")

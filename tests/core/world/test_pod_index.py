@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import JOB, gpus, resident, world
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
 from webhook.core.world.pod_index import PodIndex, PodRecord, holder_of
 
 A = TeamName("team-a")

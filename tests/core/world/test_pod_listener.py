@@ -2,9 +2,9 @@
 
 from tests.core.support import make
 from tests.core.support.waiting import waiting
+from webhook.core.model.amounts import NodeName, TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import NodeName, TeamName
-from webhook.core.model.tier import Tier
 
 
 def test_a_listener_hears_of_each_pod_that_may_count_as_something_else():

@@ -6,11 +6,10 @@ import pytest
 
 from tests.core.support import claims
 from tests.core.support.make import GPU, gpus, node, resident, world
-from webhook.core.life.pod_life import Stage
-from webhook.core.model.names import NodeName, TeamName
-from webhook.core.model.pod import Obstacle, Unbound
-from webhook.core.model.selector import Effect, Taint
-from webhook.core.world.pod_stages import OUT_OF_SERVICE, is_lost
+from webhook.core.model.amounts import NodeName, TeamName
+from webhook.core.model.constraints import Effect, Taint
+from webhook.core.model.pod import Obstacle, Stage, Unbound
+from webhook.core.world.charged_pods import OUT_OF_SERVICE, is_lost
 
 NOW = 1_000_000
 TEAM = TeamName("team-a")

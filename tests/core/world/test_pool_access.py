@@ -1,9 +1,9 @@
 """Which pools are open to a team, and the constraints of a pod in a pool."""
 
 from tests.core.support.make import policy, pool, requirement
+from webhook.core.model.constraints import NO_CONSTRAINTS, Constraints, Toleration
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Toleration
-from webhook.core.world.pool_access import PoolAccess
+from webhook.core.world.reservations import PoolAccess
 
 SHARED = pool("shared")
 PRIVATE = pool("private", teams=frozenset({"team-a"}))

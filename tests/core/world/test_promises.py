@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import resident
 from tests.kept import kept
-from webhook.core.life.pod_life import Stage
+from webhook.core.model.pod import Stage
 from webhook.core.model.policy import ReclaimRules
-from webhook.core.world.promises import (
+from webhook.core.world.pod_index import (
     BORROWING_SECONDS,
     RECLAIM_SECONDS,
     STALLED_SECONDS,

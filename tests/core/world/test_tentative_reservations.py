@@ -7,7 +7,7 @@ from tests.core.support.make import ALICE, GPU, flight, mutated, node, pod, poli
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit
-from webhook.core.world.tentative_reservations import MOST, TENTATIVE_SECONDS
+from webhook.core.world.reservations import MOST, TENTATIVE_SECONDS
 
 STEPS = st.lists(
     st.tuples(

@@ -5,10 +5,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.support.make import GPU, gpus, node, policy, resident, team, world
 from tests.examples import examples
+from webhook.core.model.amounts import NodeName, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import NodeName, TeamName, Uid
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Alive, Ended, InFlightCharge, Unseen
+from webhook.core.quota.charges import Alive, Ended, InFlightCharge, Unseen
 
 A = TeamName("team-a")
 UIDS = [f"u{i}" for i in range(8)]

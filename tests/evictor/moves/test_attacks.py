@@ -3,7 +3,7 @@
 from tests.evictor.moves.test_mover import hold_of, messages
 from tests.evictor.support.moving import held, job_pod, rules, scatter, turns, wide
 from tests.evictor.support.stage import PODS
-from webhook.evictor.moves.candidates import OF_A_TEAM
+from webhook.evictor.moves.live import OF_A_TEAM
 
 FUTURE = 4_000_000_000
 

@@ -7,11 +7,10 @@ import pytest
 
 from tests.evictor.support.moving import rules, scatter
 from webhook.core.model.policy import LabelSelector
-from webhook.core.reclaim.reclaim_pod import Disruption
+from webhook.core.reclaim.reclaim_pods import Disruption
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.moves import candidates
-from webhook.evictor.moves.candidates import Candidates, LeftAlone
-from webhook.evictor.moves.templates import Templates
+from webhook.evictor.moves import live
+from webhook.evictor.moves.live import Candidates, LeftAlone, Templates
 
 TURNS = 4
 
@@ -19,7 +18,7 @@ TURNS = 4
 @pytest.fixture
 async def reading(stage, monkeypatch):
     """A view of five pods on nodes of which three may move, and what reads them, a pod in each turn."""
-    monkeypatch.setattr(candidates, "PODS_AT_ONCE", 1)
+    monkeypatch.setattr(live, "PODS_AT_ONCE", 1)
     scatter(stage, "n0", "n1", "n2")
     view = ClusterView(rules())
     feed = asyncio.create_task(view.feed(stage.connection).run())

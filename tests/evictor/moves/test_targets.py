@@ -8,10 +8,10 @@ from tests.evictor.moves.test_mover import hold_of, messages
 from tests.evictor.support.line import in_line
 from tests.evictor.support.moving import held, job_pod, place, rules, scatter, turns, wide
 from tests.evictor.support.stage import PODS
-from webhook.core.model.defragment_rules import Window
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.reason import Code, Reason
-from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
+from webhook.core.model.policy_addons import Window
+from webhook.core.model.reasons import Code, Reason
+from webhook.kube.pod.waiting import Waits, waiting_annotations
 
 WHOLE_DAY = Window(0, 24 * 60)
 

@@ -9,12 +9,11 @@ from tests.cluster.support.fake_prometheus import FakePrometheus
 from tests.core.support import make
 from tests.core.support.idle import rules
 from tests.evictor.support.stage import PODS, Stage
-from webhook.cluster.writes.owners import OwnerLookup
+from webhook.cluster.writes.events import OwnerLookup
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.idle_evictions import IdleEvictions
-from webhook.evictor.idle_gpus import IdleGpus
+from webhook.evictor.idle_gpus import IdleEvictions, IdleGpus
+from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LineWriter, LogFormat, Logs
-from webhook.observe.reclaim import ReclaimMetrics
 
 SINCE = "fairgate.dev/idle-since"
 EVICT_AT = "fairgate.dev/evict-at"

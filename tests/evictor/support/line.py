@@ -6,8 +6,8 @@ from tests import builders
 from tests.core.support import make
 from tests.core.support.departments import department
 from tests.evictor.support.stage import PODS
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys
-from webhook.kube.reclaim.holds import rfc3339
 
 
 def tree(**more):

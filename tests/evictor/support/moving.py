@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from tests import builders
 from tests.evictor.support.stage import PODS, POOR
-from webhook.core.model.defragment_rules import DefragmentRules
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.core.model.policy_addons import DefragmentRules
+from webhook.kube.nodes.holds import rfc3339
 
 REPORTS = "/apis/fairgate.dev/v1alpha1/reports"
 RULES = DefragmentRules(on_demand=True, minimum_runtime_seconds=0)

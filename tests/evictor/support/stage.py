@@ -14,22 +14,20 @@ from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import until
 from tests.core.support import make
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.writes.owner_events import OwnerEvent
+from webhook.cluster.writes.events import OwnerEvent
 from webhook.core.model.policy import Policy
-from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.evictor.cluster_view import ClusterView, EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.evictor.moves.mover import Mover
 from webhook.evictor.reporter import EvictionReporter
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects.events import Event
-from webhook.kube.reclaim.holds import rfc3339
-from webhook.notify.message import Item, Subject
+from webhook.notify.delivery import Item, Subject
+from webhook.observe.evictor import MoveMetrics, ReclaimMetrics
 from webhook.observe.logs import LineWriter, LogFormat, Logs
-from webhook.observe.moves import MoveMetrics
-from webhook.observe.reclaim import ReclaimMetrics
 
 HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"

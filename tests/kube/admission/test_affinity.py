@@ -15,9 +15,9 @@ from tests.kube.support.patching import (
     terms_of,
     with_terms,
 )
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.policy import Mode
-from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.admission.affinity import affinity_operations
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from tests.builders import encode
-from webhook.core.dra.claim_spec import ClaimKey
-from webhook.kube.admission.claim_review import decode_claim
-from webhook.kube.admission.review import Operation, ReviewError
+from webhook.core.devices.claim_users import ClaimKey
+from webhook.kube.admission.reviews import Operation, ReviewError, decode_claim
 from webhook.kube.objects import keys
 
 SPEC = {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": "gpu.example.com"}}]}}

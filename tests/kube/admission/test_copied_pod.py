@@ -12,14 +12,14 @@ from tests import builders as b
 from tests.examples import examples
 from tests.kube.conftest import admit_of
 from tests.kube.support.patching import NOW, PREFERRED, REQUIRED, expression, named, node_affinity, patched
+from webhook.core.model.constraints import Effect, Operator, Requirement, Toleration
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.policy import Mode, Pool
-from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
 from webhook.kube.admission.copied_pod import SAME_REQUEST_SECONDS, without_copied_decision
 from webhook.kube.admission.pod_patch import apply
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import to_pod, unix_seconds
-from webhook.kube.reclaim.holds import rfc3339
 
 MEMORY = Requirement("nvidia.com/gpu.memory", Operator.GT, ("75000",))
 TOLERATION = Toleration(b.GPU, exists=True, effect=Effect.NO_SCHEDULE)

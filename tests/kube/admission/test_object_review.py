@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from tests.builders import encode
-from webhook.kube.admission.object_review import ObjectReview, read_request
-from webhook.kube.admission.review import RequestFields, ReviewError, TooLargeError
+from webhook.kube.admission.reviews import ObjectReview, RequestFields, ReviewError, TooLargeError, read_request
 from webhook.kube.objects.bounds import POD_BYTES
 
 

@@ -21,12 +21,11 @@ from tests.kube.support.patching import (
     patch_of,
     patched,
 )
-from webhook.core.model import decision_annotation
+from webhook.core.model import decision
+from webhook.core.model.constraints import Effect, Operator, Requirement, Tier, Toleration
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
-from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
-from webhook.core.model.tier import Tier
 
 
 def reference(manifest, admit, now=NOW):
@@ -38,8 +37,8 @@ def reference(manifest, admit, now=NOW):
     }
     new = decision_annotation_of(admit, at=now)
     annotations = metadata["annotations"] = dict(metadata.get("annotations") or {})
-    old = decision_annotation.read(annotations.get("fairgate.dev/decision", ""))
-    if old is None or old._replace(at=now, listed=0, own=decision_annotation.Own()) != decision_annotation.read(new):
+    old = decision.read(annotations.get("fairgate.dev/decision", ""))
+    if old is None or old._replace(at=now, listed=0, own=decision.Own()) != decision.read(new):
         annotations["fairgate.dev/decision"] = new
     if node_choice.node_selector:
         spec["nodeSelector"] = dict(node_choice.node_selector) | (spec.get("nodeSelector") or {})
@@ -222,8 +221,8 @@ def _readable(manifest):
     """Compare the decision by value, not by the order of its fields and where its nodes are."""
     manifest = copy.deepcopy(manifest)
     annotations = manifest["metadata"]["annotations"]
-    read = decision_annotation.read(json.dumps(b.decision_of(manifest)))
-    annotations["fairgate.dev/decision"] = read and read._replace(own=decision_annotation.Own())  # has tests of its own
+    read = decision.read(json.dumps(b.decision_of(manifest)))
+    annotations["fairgate.dev/decision"] = read and read._replace(own=decision.Own())  # has tests of its own
     return manifest
 
 

@@ -19,15 +19,22 @@ from tests.kube.support.patching import (
     patched,
     with_terms,
 )
-from webhook.core.model import decision_annotation
+from webhook.core.model import decision as decision_annotation
+from webhook.core.model.amounts import GpuModel, ResourceName, Uid, User
+from webhook.core.model.constraints import (
+    Constraints,
+    DomainPlace,
+    Effect,
+    NodeTerm,
+    Operator,
+    Requirement,
+    Tier,
+    Toleration,
+)
 from webhook.core.model.decision import NodeChoice
-from webhook.core.model.domain_request import DomainPlace
-from webhook.core.model.names import GpuModel, ResourceName, Uid, User
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code, Reason
 
 TWO = NodeChoice(Mode.AUTO, ("node-1", "node-2"))
 

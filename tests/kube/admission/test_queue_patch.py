@@ -17,14 +17,13 @@ from tests.kube.support.patching import NOW, PODS, REQUIRED, expression, named, 
 from webhook.core.admission.admission import admit
 from webhook.core.admission.node_choice import in_domain
 from webhook.core.admission.verification import verify
+from webhook.core.model.constraints import DomainPlace, Operator, Requirement
 from webhook.core.model.decision import Deny, NodeChoice, NotApplicable, Queue
-from webhook.core.model.domain_request import DomainPlace
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Mode, OnLimit
-from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.admission.pod_patch import apply, line_operations, operations, queue_operations, release_operations
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import to_pod
-from webhook.kube.pod.waiting_pods import to_waiting
+from webhook.kube.pod.waiting import to_waiting
 
 FOREIGN = "example.com/gate"
 ODD = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=12)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests import builders as b
 from tests.examples import examples
 from tests.realistic import realistic_review
-from webhook.kube.admission.review import Operation, ReviewError, decode
+from webhook.kube.admission.reviews import Operation, ReviewError, decode
 
 
 def test_a_creation_has_user_and_pod():

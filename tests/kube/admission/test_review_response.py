@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.realistic import realistic_review
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.text import printable
+from webhook.core.model.amounts import printable
+from webhook.core.model.reasons import Code, Reason
+from webhook.kube.admission.answers import Refusal, Status, encode_response
 from webhook.kube.admission.pod_patch import operations
-from webhook.kube.admission.review import decode
-from webhook.kube.admission.review_response import Refusal, Status, encode_response
+from webhook.kube.admission.reviews import decode
 
 
 def answered(**kwargs):

@@ -12,16 +12,15 @@ from tests.kube.support.patching import PODS, PREFERRED, REQUIRED, expression
 from webhook.core.admission.admission import start
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.node_choice import choice_of_node, in_domain
+from webhook.core.model.amounts import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.constraints import DomainPlace, Operator, Requirement
 from webhook.core.model.decision import Admit
-from webhook.core.model.domain_request import DomainPlace
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
-from webhook.core.model.selector import Operator, Requirement
 from webhook.core.placement.rejecting_nodes import Rejection
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import operations, release_operations
 from webhook.kube.pod.pods import to_pod
 from webhook.kube.world_file.world_file import parse_objects
-from webhook.policy.load import load
+from webhook.policy.watch import load
 
 EXAMPLE = Path(__file__).parents[3] / "policies" / "examples" / "gke-autopilot.yaml"
 ZONE, ACCELERATOR = "topology.kubernetes.io/zone", "cloud.google.com/gke-accelerator"

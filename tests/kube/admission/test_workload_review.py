@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from tests.builders import encode
 from tests.examples import examples
-from webhook.kube.admission.review import Operation
-from webhook.kube.admission.workload_review import decode_workload
+from webhook.kube.admission.reviews import Operation, decode_workload
 
 scalars = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=8)
 trees = st.recursive(

@@ -5,10 +5,9 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.kinds.antichain import heaviest
-from webhook.kube.kinds.argo_tasks import Task, before
-from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import Budget
 from webhook.kube.kinds.table import kind_table
+from webhook.kube.kinds.workflow_pods import Task, before, heaviest
 from webhook.kube.workloads.expand import expand
 
 KINDS = kind_table()

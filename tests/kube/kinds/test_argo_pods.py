@@ -2,8 +2,8 @@
 
 import pytest
 
+from webhook.kube.kinds.kind_row import Related
 from webhook.kube.kinds.model import Unknown
-from webhook.kube.kinds.related import Related
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import expand
 

@@ -1,7 +1,7 @@
 """The dependencies of the tasks of a graph."""
 
-from webhook.kube.kinds.argo_tasks import Task, before
-from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import Budget
+from webhook.kube.kinds.workflow_pods import Task, before
 
 
 def test_cyclic_dependencies_terminate():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.kube.kinds.budget import DEPTH, Budget, BudgetSpentError
+from webhook.kube.kinds.model import DEPTH, Budget, BudgetSpentError
 
 
 def nested(levels):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from webhook.core.reclaim.failures import Loss
-from webhook.kube.kinds.controllers import is_retried, loss_of, path_of
+from webhook.core.reclaim.victims import Loss
+from webhook.kube.kinds.table import is_retried, loss_of, path_of
 from webhook.kube.objects.events import ObjectRef
 
 RS = ObjectRef("ReplicaSet", "team-a", "web-1", "u1", "apps/v1")

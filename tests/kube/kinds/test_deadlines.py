@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.kube.kinds.deadlines import running_deadline
+from webhook.kube.kinds.kind_row import running_deadline
 from webhook.kube.kinds.table import BY_KIND
 
 

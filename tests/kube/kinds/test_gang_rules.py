@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.kube.kinds.gang_rules import NO_GANG, Stage
+from webhook.kube.kinds.kind_row import NO_GANG, Stage
 from webhook.kube.kinds.table import BY_KIND
 
 

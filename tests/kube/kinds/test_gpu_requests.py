@@ -2,8 +2,8 @@
 
 import pytest
 
-from webhook.kube.kinds.budget import Budget, BudgetSpentError
 from webhook.kube.kinds.gpu_requests import amounts_in, asking_annotation, requests_in
+from webhook.kube.kinds.model import Budget, BudgetSpentError
 
 
 def where(spec):

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from webhook.core.reclaim.failures import FailureBudget
+from webhook.core.reclaim.victims import FailureBudget
 from webhook.kube.kinds.job_failures import Job, TrainingJob, job_budget, training_budget
 
 IGNORE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}

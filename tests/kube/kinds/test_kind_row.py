@@ -1,6 +1,6 @@
 """Rows: which kinds say what pods there will be, and which of them the webhook judges."""
 
-from webhook.core.model.workload_rules import WorkloadKind
+from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.kind_row import Row, counted, fatal
 from webhook.kube.kinds.table import BUILT_IN
 

@@ -5,9 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.model.workload_rules import PodPath
-from webhook.kube.kinds.budget import Budget, BudgetSpentError
-from webhook.kube.kinds.paths import MAX_PODS, ONE, Count, count_at, dig, entries, pods_at, replicated
+from webhook.core.model.policy import PodPath
+from webhook.kube.kinds.model import (
+    MAX_PODS,
+    ONE,
+    Budget,
+    BudgetSpentError,
+    Count,
+    count_at,
+    dig,
+    entries,
+    pods_at,
+    replicated,
+)
 
 counts = st.integers(0, MAX_PODS).map(Count) | st.text(min_size=1, max_size=3).map(lambda why: Count(None, why))
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from webhook.kube.kinds.budget import Budget, BudgetSpentError
-from webhook.kube.kinds.paths import Count
-from webhook.kube.kinds.related import NO_RELATED, Related
+from webhook.kube.kinds.kind_row import NO_RELATED, Related
+from webhook.kube.kinds.model import Budget, BudgetSpentError, Count
 
 
 def named(kind, name="it", namespace=None, **spec):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.workload_rules import PodPath, WorkloadKind
+from webhook.core.model.policy import PodPath, WorkloadKind
 from webhook.kube.kinds.kind_row import OWN_CONTROLLER
 from webhook.kube.kinds.table import BUILT_IN, kind_table
 

@@ -1,7 +1,7 @@
 """Merging of pod specs: containers by name, resources by side and name, lists appended."""
 
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.template_merge import merge_container, merge_spec
+from webhook.kube.kinds.gpu_requests import merge_container, merge_spec
+from webhook.kube.kinds.model import Budget
 
 
 def test_containers_are_merged_by_name_and_new_ones_come_last():

@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from webhook.kube.ledger.definition import column, definition, why_unfit
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.ledger.reports import column, definition, why_unfit
+from webhook.kube.ledger.team_ledger import team_ledger_crd
 
 SCHEMA = {"type": "object"}
 

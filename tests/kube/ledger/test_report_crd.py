@@ -2,8 +2,7 @@
 
 import msgspec
 
-from webhook.kube.ledger.report_crd import report_crd
-from webhook.kube.ledger.reports import PATH, PolicyReport, ReplicaReport
+from webhook.kube.ledger.reports import PATH, PolicyReport, ReplicaReport, report_crd
 
 
 def schema():

@@ -9,14 +9,12 @@ import pytest
 
 from tests.core.support.make import demand, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
-from webhook.core.model.autoscaler import Autoscaler
+from webhook.core.model.amounts import GpuModel, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.constraints import Effect, Taint
 from webhook.core.model.demand import PerDevice
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import GpuModel, NodeName, ResourceName, TeamName, Uid
-from webhook.core.model.node import HOSTNAME, Devices
+from webhook.core.model.node import HOSTNAME, Autoscaler, Devices, KeptPlace
 from webhook.core.model.pod import PriorityTriple
-from webhook.core.model.selector import Effect, Taint
-from webhook.core.world.anonymizer import Anonymizer
+from webhook.core.world.nameless import Anonymizer
 from webhook.kube.ledger import room_report as packing
 from webhook.kube.ledger.reports import ROOM_FORMAT, RoomReport
 from webhook.kube.ledger.room_report import read_room, room_report

@@ -14,17 +14,13 @@ from tests.core.support.make import demand, gpus, policy, resident, team, world
 from tests.core.support.make import pod as pod_
 from tests.core.support.waiting import waiting
 from webhook.core.explain.team_rows import ledger_row
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.model.amounts import CPU, ONE_GPU, DepartmentName, GangId, GpuModel, NodeName, TeamName, Uid, User
+from webhook.core.model.constraints import Tier, pack
 from webhook.core.model.decision import Charge
-from webhook.core.model.demand import Demand
-from webhook.core.model.labels import pack
-from webhook.core.model.names import CPU, DepartmentName, GangId, GpuModel, NodeName, TeamName, Uid, User
+from webhook.core.model.demand import ClaimRef, Demand
 from webhook.core.model.pod import Owner
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
-from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
-from webhook.core.quota.ledger_moves import Moves, department_ledger
+from webhook.core.quota.charges import InFlightCharge, LedgerRecord, flight_of
+from webhook.core.quota.usage import Moves, department_ledger
 from webhook.core.world.ledger_session import LedgerSession
 from webhook.kube.ledger.team_ledger import RecordReader, decode, encode, object_name, reclaiming
 

@@ -5,16 +5,14 @@ from fractions import Fraction
 
 from tests.core.support.make import gpus, resident, world
 from webhook.core.explain.team_rows import ledger_row
-from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.model.amounts import DepartmentName, GpuModel, NodeName, TeamName, User
+from webhook.core.model.constraints import Tier, pack
 from webhook.core.model.decision import Charge
-from webhook.core.model.labels import pack
-from webhook.core.model.names import DepartmentName, GpuModel, NodeName, TeamName, User
+from webhook.core.model.demand import ClaimRef
 from webhook.core.model.pod import Owner
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
-from webhook.core.quota.ledger_moves import Moves
-from webhook.kube.ledger.team_ledger import encode
-from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.core.quota.charges import InFlightCharge, LedgerRecord
+from webhook.core.quota.usage import Moves
+from webhook.kube.ledger.team_ledger import encode, team_ledger_crd
 from webhook.kube.objects import keys
 
 A = TeamName("team-a")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.kube.nodes.autoscalers import STOPPED_SECONDS, found_in, is_running, objects_of, serves_karpenter
+from webhook.core.model.node import Autoscaler
+from webhook.kube.nodes.nodes import STOPPED_SECONDS, found_in, is_running, objects_of, serves_karpenter
 from webhook.kube.world_file.world_file import parse_objects
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import demand
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import TeamName, Uid
-from webhook.kube.nodes.kept_places import kept_places, to_places, to_written
+from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.node import KeptPlace
+from webhook.kube.nodes.nodes import kept_places, to_places, to_written
 from webhook.kube.objects import keys
 from webhook.kube.objects.objects import ObjectMeta
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from webhook.core.model.constraints import Effect, Taint
 from webhook.core.model.node import Maintenance
-from webhook.core.model.selector import Effect, Taint
-from webhook.kube.nodes.maintenance import maintenance_of
+from webhook.kube.nodes.nodes import maintenance_of
 
 MIG, DRIVER = "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state"
 PARTITIONING, UPGRADE = Maintenance.PARTITIONING, Maintenance.DRIVER_UPGRADE

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tests import builders as b
+from webhook.core.model.constraints import Effect, Taint
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
-from webhook.core.model.selector import Effect, Taint
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from webhook.kube.nodes.resource_quotas import decode_quotas
+from webhook.kube.nodes.nodes import decode_quotas
 
 STATUS = {"hard": {"pods": "2", "requests.cpu": "1500m"}, "used": {"pods": "1", "requests.cpu": "1"}}
 

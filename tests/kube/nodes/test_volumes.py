@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from webhook.core.model.selector import NodeTerm, Operator, Requirement
-from webhook.kube.nodes.volumes import BoundVolume, PersistentVolume, to_volume
+from webhook.core.model.constraints import NodeTerm, Operator, Requirement
+from webhook.kube.nodes.nodes import BoundVolume, PersistentVolume, to_volume
 
 ZONE = "topology.kubernetes.io/zone"
 CLAIM = {"namespace": "vision", "name": "home", "uid": "u1"}

@@ -4,7 +4,7 @@ import pytest
 
 from tests import builders as b
 from tests.kube.support.created import pod_of, resident
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.kube.objects import bounds, keys
 from webhook.kube.pod.pods import InvalidPod
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.kube.objects.json_patch import add, escape, put
+from webhook.kube.objects.keys import add, escape, put
 
 
 @pytest.mark.parametrize(("key", "want"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("~1", "~01"), ("plain", "plain")])

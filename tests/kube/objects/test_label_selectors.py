@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.kube.objects import bounds
-from webhook.kube.objects.label_selectors import Selector, to_selector
+from webhook.kube.objects.bounds import Selector, to_selector
 
 
 def translated(**written):

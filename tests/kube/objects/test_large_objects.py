@@ -10,9 +10,9 @@ from tests.attacks.shapes import pods
 from tests.kube.support.created import PODS, resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
-from webhook.kube.objects.large_objects import without_large_parts
-from webhook.kube.pod.existing_pods import to_resident
-from webhook.kube.pod.work import work_of
+from webhook.kube.objects.objects import without_large_parts
+from webhook.kube.pod.existing import to_resident
+from webhook.kube.pod.outcomes import work_of
 
 SHAPES = dict(pods(300_000))
 UNCOUNTABLE = ("resources", "claims", "a long resource name")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.objects.lease import LeaseRecord, StoredLease, lease_patch, micro_time, new_lease, read_lease
+from webhook.kube.objects.events import LeaseRecord, StoredLease, lease_patch, micro_time, new_lease, read_lease
 
 RECORDS = st.builds(LeaseRecord, st.text(), st.integers(0, 2**31 - 1), st.text(), st.text(), st.integers(0, 2**31 - 1))
 

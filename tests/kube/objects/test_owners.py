@@ -7,7 +7,7 @@ import pytest
 
 from webhook.kube.objects import objects
 from webhook.kube.objects.events import ObjectRef
-from webhook.kube.objects.owners import controller_of, owner_in
+from webhook.kube.objects.objects import controller_of, owner_in
 
 RS = ObjectRef("ReplicaSet", "team-a", "web-1", "u1", "apps/v1")
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u2", "controller": True}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.objects import quantity
+from webhook.kube.objects import bounds
 
 SUFFIXES = {
     "": Fraction(1),
@@ -29,18 +29,18 @@ def test_every_decimal_with_every_suffix_is_read_exactly_and_rounded_up(whole, p
     number = str(whole) if part is None else f"{whole}.{part}"
     want = Fraction(number.rstrip(".")) * SUFFIXES[suffix] * (-1 if sign == "-" else 1)
     text = f"{sign}{number}{suffix}"
-    if abs(want) > quantity.MAX_VALUE:
+    if abs(want) > bounds.MAX_VALUE:
         with pytest.raises(ValueError, match="largest amount"):
-            quantity.exact(text)
+            bounds.exact(text)
         return
-    assert quantity.exact(text) == want
-    assert quantity.whole(text) == ceil(want)
-    assert quantity.milli(text) == ceil(want * 1000)
+    assert bounds.exact(text) == want
+    assert bounds.whole(text) == ceil(want)
+    assert bounds.milli(text) == ceil(want * 1000)
 
 
 @given(st.integers(0, 999), st.integers(-15, 15), st.sampled_from("eE"))
 def test_exponents_mean_powers_of_ten(number, exponent, letter):
-    assert quantity.exact(f"{number}{letter}{exponent}") == Fraction(number) * Fraction(10) ** exponent
+    assert bounds.exact(f"{number}{letter}{exponent}") == Fraction(number) * Fraction(10) ** exponent
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_exponents_mean_powers_of_ten(number, exponent, letter):
     ],
 )
 def test_each_resource_is_counted_in_its_own_unit(resource, text, want):
-    assert quantity.amount(resource, text) == want
+    assert bounds.amount(resource, text) == want
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_each_resource_is_counted_in_its_own_unit(resource, text, want):
 )
 def test_malformed_quantities_are_refused_with_a_remedy(text, want):
     with pytest.raises(ValueError, match=want):
-        quantity.exact(text)
+        bounds.exact(text)
 
 
 def test_the_largest_kubernetes_amount_is_read():
-    assert quantity.whole("9223372036854775807") == quantity.MAX_VALUE
+    assert bounds.whole("9223372036854775807") == bounds.MAX_VALUE

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.objects.secret import files_of, new_secret, with_files
+from webhook.kube.objects.objects import files_of, new_secret, with_files
 
 FILES = st.dictionaries(st.text(min_size=1), st.binary())
 

@@ -1,6 +1,6 @@
 """Paths of one object in the versions of its API that API servers of different minors serve."""
 
-from webhook.kube.objects.served_paths import served_paths
+from webhook.kube.objects.keys import served_paths
 
 
 def test_devices_are_tried_in_the_newest_version_first():

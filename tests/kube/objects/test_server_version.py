@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from webhook.kube.objects.server_version import ServerVersion, parse_version, why_too_old
+from webhook.kube.objects.keys import ServerVersion, parse_version, why_too_old
 
 
 @pytest.mark.parametrize(

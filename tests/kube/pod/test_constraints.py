@@ -5,7 +5,7 @@ import pytest
 
 from tests import builders as b
 from tests.kube.support.created import pod_of, struct
-from webhook.core.model.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.core.model.constraints import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.kube.objects import bounds, objects
 from webhook.kube.pod.constraints import read_placement, read_slices
 

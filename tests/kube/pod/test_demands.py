@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests import builders as b
 from tests.kube.support.created import pod_of, resources, with_resources
 from tests.realistic import realistic_pod
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.demand import Container, pod_requests
 from webhook.kube.objects import bounds
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from webhook.core.model.domain_request import ANYWHERE, DomainRequest
+from webhook.core.model.constraints import ANYWHERE, DomainRequest
 from webhook.kube.objects import keys
-from webhook.kube.pod.domain_requests import domain_problem, domain_request, required_by_key
+from webhook.kube.pod.gangs import domain_problem, domain_request, required_by_key
 
 OWN = keys.TOPOLOGY
 RACK = "example.com/rack"

@@ -6,10 +6,10 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from webhook.core.dra.claim_spec import ALL_DEVICES, AllocatedAt, ClassCount, DeviceRequest, GroupEntry
-from webhook.core.dra.device_parts import DevicePart
-from webhook.core.model.domain_request import DomainRequest
-from webhook.kube.pod import dra
+from webhook.core.devices.claim_users import ALL_DEVICES, AllocatedAt, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.devices.slices import DevicePart
+from webhook.core.model.constraints import DomainRequest
+from webhook.kube.pod import devices
 
 GPU, MIG = "gpu.nvidia.com", "mig.nvidia.com"
 
@@ -22,8 +22,8 @@ def read(kind, **manifest):
 def claim(*requests, results=None, **metadata):
     status = {} if results is None else {"allocation": {"devices": {"results": [{"request": r} for r in results]}}}
     metadata = {"name": "x", "namespace": "vision", **metadata}
-    return dra.to_claim(
-        read(dra.ResourceClaim, metadata=metadata, spec={"devices": {"requests": list(requests)}}, status=status)
+    return devices.to_claim(
+        read(devices.ResourceClaim, metadata=metadata, spec={"devices": {"requests": list(requests)}}, status=status)
     )
 
 
@@ -55,7 +55,7 @@ FIRST = {
 def test_every_form_of_a_request_is_read(request_, want):
     assert claim(request_) == (want,)
     template = {"spec": {"devices": {"requests": [request_]}}}
-    assert dra.to_template(read(dra.ResourceClaimTemplate, spec=template)) == (want,)
+    assert devices.to_template(read(devices.ResourceClaimTemplate, spec=template)) == (want,)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_a_claims_cel_selects_a_driver_only_if_all_conditions_are_plain(expressi
 
 def test_an_allocated_claim_has_the_drivers_of_its_devices():
     allocation = {"devices": {"results": [{"request": "gpus", "driver": driver} for driver in (GPU, GPU, "nic.x.dev")]}}
-    found = read(dra.ResourceClaim, spec={"devices": {"requests": [exactly()]}}, status={"allocation": allocation})
+    found = read(devices.ResourceClaim, spec={"devices": {"requests": [exactly()]}}, status={"allocation": allocation})
     want = tuple(DeviceRequest((ClassCount(GPU, *each),)) for each in ((2, GPU), (1, "nic.x.dev")))
-    assert dra.to_claim(found) == want
+    assert devices.to_claim(found) == want
 
 
 def test_an_allocated_claim_counts_its_allocation():
@@ -109,27 +109,27 @@ def test_an_annotation_of_kube_scheduler_changes_nothing_for_pods_that_name_the_
 )
 def test_an_allocated_claim_has_the_node_of_its_devices(selector, want):
     allocation = {"devices": {}, "nodeSelector": None if selector is None else {"nodeSelectorTerms": selector}}
-    found = read(dra.ResourceClaim, spec={}, status={"allocation": allocation})
-    assert dra.allocated_at(found) == AllocatedAt(want)
-    assert dra.allocated_at(read(dra.ResourceClaim, spec={})) is None
+    found = read(devices.ResourceClaim, spec={}, status={"allocation": allocation})
+    assert devices.allocated_at(found) == AllocatedAt(want)
+    assert devices.allocated_at(read(devices.ResourceClaim, spec={})) is None
 
 
 def test_a_pod_group_may_ask_for_one_domain():
     def asked(*keys):
         listed = {"topology": [{"key": key} for key in keys]}
-        return dra.domain_of_group(read(dra.PodGroup, spec={"schedulingConstraints": listed}))
+        return devices.domain_of_group(read(devices.PodGroup, spec={"schedulingConstraints": listed}))
 
     assert asked("example.com/rack") == DomainRequest("example.com/rack", is_required=True)
     assert asked() is None
     assert asked("x" * 100_000) is None
-    assert dra.domain_of_group(read(dra.PodGroup)) is None
+    assert devices.domain_of_group(read(devices.PodGroup)) is None
 
 
 def test_a_pod_group_shares_claims_from_templates():
     claims = [{"name": "gpus", "resourceClaimTemplateName": "two"}, {"name": "own", "resourceClaimName": "x"}]
-    group = read(dra.PodGroup, spec={"resourceClaims": claims, "schedulingPolicy": {"gang": {"minCount": 2}}})
-    assert dra.to_group(group) == {GroupEntry("gpus", "two")}
-    assert dra.to_group(read(dra.PodGroup)) == frozenset()
+    group = read(devices.PodGroup, spec={"resourceClaims": claims, "schedulingPolicy": {"gang": {"minCount": 2}}})
+    assert devices.to_group(group) == {GroupEntry("gpus", "two")}
+    assert devices.to_group(read(devices.PodGroup)) == frozenset()
 
 
 def test_an_allocated_claim_has_its_parts_of_shared_devices():
@@ -147,7 +147,7 @@ def test_an_allocated_claim_has_its_parts_of_shared_devices():
         },
     ]
     found = read(
-        dra.ResourceClaim,
+        devices.ResourceClaim,
         spec={"devices": {"requests": [exactly(count=3)]}},
         status={"allocation": {"devices": {"results": results}}},
     )
@@ -155,7 +155,7 @@ def test_an_allocated_claim_has_its_parts_of_shared_devices():
         DevicePart(f"{GPU}/n0", "gpu-0", (("memory", Fraction(10 * 2**30)),)),
         DevicePart(f"{GPU}/n0", "gpu-2", ()),
     )
-    assert dra.to_claim(found) == (DeviceRequest((ClassCount(GPU, 3, GPU, parts),)),)
+    assert devices.to_claim(found) == (DeviceRequest((ClassCount(GPU, 3, GPU, parts),)),)
 
 
 def test_a_request_for_some_of_a_capacity_may_get_a_part():

@@ -6,11 +6,10 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from webhook.core.dra.device_parts import SizedDevice
-from webhook.core.dra.dra_slices import ClassCondition, Slice, SliceDevice
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.selector import Effect, Taint
-from webhook.kube.pod import dra_devices
+from webhook.core.devices.slices import ClassCondition, SizedDevice, Slice, SliceDevice
+from webhook.core.model.constraints import Effect, Taint
+from webhook.core.model.demand import DeviceClass
+from webhook.kube.pod import devices as dra_devices
 
 GPU = "gpu.nvidia.com"
 

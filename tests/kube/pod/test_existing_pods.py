@@ -6,10 +6,9 @@ import pytest
 
 from tests import builders as b
 from tests.kube.support.created import resident, with_resources
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.labels import unpack
+from webhook.core.model.amounts import ONE_GPU
+from webhook.core.model.constraints import Tier, unpack
 from webhook.core.model.pod import Owner
-from webhook.core.model.tier import Tier
 from webhook.kube.objects import bounds, keys
 
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from tests import builders
-from webhook.core.model.domain_request import DomainRequest
+from webhook.core.model.constraints import DomainRequest
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
-from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.existing import to_resident
 from webhook.kube.pod.gangs import declared_size, gang_id, gang_of, gang_of_pod_group, gang_problem, marker_of
 from webhook.kube.pod.pods import InvalidPod, to_pod
 

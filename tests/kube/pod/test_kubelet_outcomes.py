@@ -8,7 +8,7 @@ from tests.kube.support.created import struct
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.kube.objects import objects
-from webhook.kube.pod.kubelet_outcomes import is_acknowledged, is_fault_of_node, to_rejection, to_start
+from webhook.kube.pod.outcomes import is_acknowledged, is_fault_of_node, to_rejection, to_start
 
 AT = "2026-01-01T00:00:10Z"
 SECONDS = 1_767_225_610

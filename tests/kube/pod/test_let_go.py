@@ -5,7 +5,7 @@ import json
 import pytest
 
 from webhook.kube.objects import keys
-from webhook.kube.pod.let_go import MarkedPod, by_turns, in_line, let_go_patch, with_notice
+from webhook.kube.pod.waiting import MarkedPod, by_turns, in_line, let_go_patch, with_notice
 
 
 def raw(*, gates=(), annotations=None):

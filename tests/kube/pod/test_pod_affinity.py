@@ -4,8 +4,8 @@ import pytest
 
 from tests import builders as b
 from tests.kube.pod.test_pods import pod_of, resident
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -8,8 +8,8 @@ import pytest
 from tests.core.support.make import gpus
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
-from webhook.kube.pod.existing_pods import to_resident
-from webhook.kube.pod.pod_recovery import UNREADABLE_AMOUNT, recovered_pod
+from webhook.kube.pod.existing import to_resident
+from webhook.kube.pod.waiting import UNREADABLE_AMOUNT, recovered_pod
 
 DECODER = msgspec.json.Decoder(objects.Pod)
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests import builders as b
 from tests.kube.support.created import pod_of, problems, resident, resources, struct, with_resources
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.demand import PerDevice
+from webhook.core.model.demand import ClaimRef, PerDevice
 from webhook.core.model.pod import Handling, Owner
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.pod.pods import to_pod

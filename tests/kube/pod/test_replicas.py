@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from webhook.kube.objects import objects
+from webhook.kube.pod.gangs import is_ready, replica_of
 from webhook.kube.pod.pods import controller_reference
-from webhook.kube.pod.replicas import is_ready, replica_of
 
 
 def read(kind="ReplicaSet", name="web-5d", *, labels=None, minimum=None, api="apps/v1", annotations=None, group=None):

@@ -11,7 +11,7 @@ from tests import builders as b
 from tests.kube.support.created import resident, resources
 from webhook.core.model.demand import Container
 from webhook.kube.objects import objects
-from webhook.kube.pod.resizes import reported_amounts, reported_parts
+from webhook.kube.pod.demands import reported_amounts, reported_parts
 
 GPUS = {b.GPU: "2"}
 INFEASIBLE = ({"type": "PodResizePending", "status": "True", "reason": "Infeasible"},)

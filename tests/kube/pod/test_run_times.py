@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests import builders as b
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU
 from webhook.kube.objects import keys
-from webhook.kube.pod.run_times import to_run
+from webhook.kube.pod.outcomes import to_run
 
 START, END = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from webhook.core.model.run_time import NO_RUN_TIME, RunTime
+from webhook.core.model.pod import NO_RUN_TIME, RunTime
 from webhook.kube.objects import keys
-from webhook.kube.pod.stated_run_time import stated_run_time, written_limit
+from webhook.kube.pod.pods import stated_run_time, written_limit
 
 
 def said(text, **more):

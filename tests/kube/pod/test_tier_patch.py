@@ -6,10 +6,10 @@ import jsonpatch
 import pytest
 
 from tests import builders
-from webhook.core.model.tier import Tier
+from webhook.core.model.constraints import Tier
 from webhook.kube.objects import keys
-from webhook.kube.objects.json_patch import TIER_PATH
-from webhook.kube.pod.tier_patch import read_labeled_pod, tier_patch
+from webhook.kube.objects.keys import TIER_PATH
+from webhook.kube.pod.pods import read_labeled_pod, tier_patch
 
 
 def found(mark, **metadata):

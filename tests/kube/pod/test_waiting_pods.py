@@ -8,9 +8,9 @@ import pytest
 from tests import builders as b
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import bounds, keys, objects
-from webhook.kube.objects.large_objects import without_large_parts
-from webhook.kube.pod.existing_pods import to_resident
-from webhook.kube.pod.waiting_pods import to_waiting
+from webhook.kube.objects.objects import without_large_parts
+from webhook.kube.pod.existing import to_resident
+from webhook.kube.pod.waiting import to_waiting
 
 DECISION = {
     "demand": {b.GPU: "2"},

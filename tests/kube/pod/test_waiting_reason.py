@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from webhook.core.model.reason import Code, Reason, waits_for
-from webhook.core.model.statement import Statement
+from webhook.core.model.reasons import Code, Reason, Statement, waits_for
 from webhook.kube.objects import keys
-from webhook.kube.pod.waiting_reason import MAX_FACTS, Waits, read_waits, waiting_annotations, waits_of
+from webhook.kube.pod.waiting import MAX_FACTS, Waits, read_waits, waiting_annotations, waits_of
 
 CAUSE = Statement("team {team} holds {taken:gpus}", {"team": "vision", "taken": 840_000})
 

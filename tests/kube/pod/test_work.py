@@ -7,7 +7,7 @@ import pytest
 
 from tests import builders as b
 from webhook.kube.objects import objects
-from webhook.kube.pod.work import Work, work_of
+from webhook.kube.pod.outcomes import Work, work_of
 
 TAKEN, FIRST, LATER = "2026-11-21T10:00:00Z", "2026-11-21T10:39:00Z", "2026-11-21T12:00:00Z"
 T, F, L = 1795255200, 1795255200 + 39 * 60, 1795255200 + 7200

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from webhook.core.admission.refused_owners import RefusedOwner
-from webhook.core.reclaim.reclaim_pod import Controller
-from webhook.kube.reclaim.controller_retries import RefusalEvent, refused_owner, retry_patch
+from webhook.core.reclaim.reclaim_pods import Controller
+from webhook.kube.pod.outcomes import RefusalEvent, refused_owner, retry_patch
 
 
 def event(**more):

@@ -7,9 +7,9 @@ import pytest
 
 from tests import builders
 from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.nodes.holds import DisruptionBudget, to_disruption
 from webhook.kube.objects import objects
-from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
-from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
+from webhook.kube.pod.existing import to_reclaim_pod
 
 
 def read(made):

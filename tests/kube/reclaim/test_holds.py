@@ -6,12 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from webhook.core.model.kept_place import NO_POD, KeptPlace
-from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
-from webhook.kube.nodes.kept_places import kept_places
-from webhook.kube.objects import objects
-from webhook.kube.reclaim.holds import (
+from webhook.core.model.amounts import GangId, Namespace, NodeName, TeamName, Uid
+from webhook.core.model.node import NO_POD, KeptPlace
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.kube.nodes.holds import (
     deletion,
     eviction,
     hold_patch,
@@ -20,6 +18,8 @@ from webhook.kube.reclaim.holds import (
     read_node_hold,
     toleration_patch,
 )
+from webhook.kube.nodes.nodes import kept_places
+from webhook.kube.objects import objects
 
 CLAIM = Beneficiary(Uid("b"), Namespace("team-b"), "b0")
 TARGET = EvictionTarget(Uid("a"), Namespace("team-a"), "a0", Uid("b"), 1795255200, GangId("team-a/g"))

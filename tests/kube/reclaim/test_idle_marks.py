@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from webhook.kube.nodes.holds import idle_patch, notebook_path, stop_patch
 from webhook.kube.objects.events import ObjectRef
-from webhook.kube.reclaim.idle_marks import idle_patch, notebook_path, stop_patch
 
 NOTEBOOK = ObjectRef("Notebook", "team-a", "nb", "u1", "kubeflow.org/v1")
 

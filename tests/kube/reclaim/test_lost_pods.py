@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from webhook.kube.reclaim.lost_pods import failed_patch, replaces_at_once
+from webhook.kube.pod.outcomes import failed_patch, replaces_at_once
 
 NOTE = {"fairgate.dev/pod-replacement-policy": "TerminatingOrFailed"}
 

@@ -5,7 +5,7 @@ import json
 import jsonpatch
 import pytest
 
-from webhook.kube.reclaim.oversize import KEPT_BYTES, LARGE_BYTES, reduction_of
+from webhook.kube.pod.outcomes import KEPT_BYTES, LARGE_BYTES, reduction_of
 
 LARGE = "x" * (LARGE_BYTES + 1)
 CONTROLLER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j", "controller": True}

@@ -9,11 +9,10 @@ from tests import builders
 from tests.core.support.make import node, policy, world
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
-from webhook.core.reclaim.reclaim_pod import victim_of
+from webhook.core.reclaim.reclaim_pods import victim_of
 from webhook.kube.kinds.job_failures import Job, workload_id
 from webhook.kube.objects import objects
-from webhook.kube.pod.unbound import MAX_WHY
-from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
+from webhook.kube.pod.existing import MAX_WHY, to_reclaim_pod
 
 STARTED = "2026-11-21T10:00:00Z"
 SECONDS = 1795255200

@@ -16,10 +16,10 @@ from tests.core.support.reclaim_pods import NOW, asker, indexed
 from tests.examples import examples
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_snapshot import take_snapshot
+from webhook.core.reclaim.snapshot import take_snapshot
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys, objects
-from webhook.kube.reclaim.holds import rfc3339
-from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
+from webhook.kube.pod.existing import to_reclaim_pod
 
 LWS = {keys.LWS_NAME: "llm", keys.LWS_GROUP: "hash"}
 KUEUE = {"kueue.x-k8s.io/pod-group-name": "g"}

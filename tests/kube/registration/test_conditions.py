@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.kube.support.cel import holds
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import (
     BUILT_IN_RESOURCES,
     Defaults,
@@ -13,8 +14,7 @@ from webhook.core.model.policy import (
     Pool,
     UnknownGpu,
 )
-from webhook.core.model.selector import Operator, Requirement
-from webhook.kube.registration.conditions import gpu_pod_expression, of_gangs, pool_pod_expression
+from webhook.kube.registration.registration import gpu_pod_expression, of_gangs, pool_pod_expression
 
 
 def pod(*containers, init=None, labels=None, annotations=None):

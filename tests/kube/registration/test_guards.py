@@ -4,8 +4,8 @@ import pytest
 
 from tests.core.support.make import team
 from tests.kube.support.cel import holds
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import Defaults, DeviceAccess, Enforcement, LabelSelector, Policy
-from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.registration.guards import GRACE, LABELS, TENANCY, changed_keys_expression, guards
 
 DEVICE_GUARDS = {"fairgate-devices", "fairgate-devices-env", "fairgate-devices-volumes"}

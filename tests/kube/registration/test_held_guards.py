@@ -3,13 +3,7 @@
 import pytest
 
 from webhook.kube.objects import keys
-from webhook.kube.registration.held_guards import (
-    HELD_BINDINGS,
-    HELD_DEVICES,
-    HELD_NODE_NAMES,
-    PARAM_REF,
-    held_guards,
-)
+from webhook.kube.registration.guards import HELD_BINDINGS, HELD_DEVICES, HELD_NODE_NAMES, PARAM_REF, held_guards
 
 GUARDS = {each["metadata"]["name"]: each["spec"] for each in held_guards(["bob"])}
 

@@ -6,12 +6,12 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import Operator, Requirement
-from webhook.core.reclaim.held_nodes import HeldNodes
-from webhook.kube.registration.held_nodes import create_body, held_nodes_crd, replace_patch
+from webhook.core.reclaim.holds import HeldNodes
 from webhook.kube.registration.registration import pattern_of
+from webhook.kube.registration.static_files import create_body, held_nodes_crd, replace_patch
 
 HELD = HeldNodes(
     {NodeName("n1"): (Uid("u1"),)},

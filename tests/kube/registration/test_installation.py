@@ -9,7 +9,7 @@ from tests import builders as b
 from tests.core.support.make import policy
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.registration.guards import guards
-from webhook.kube.registration.installation import (
+from webhook.kube.registration.inventory import (
     Probe,
     ProbeOutcome,
     WebhookEndpoint,

@@ -7,9 +7,10 @@ import pytest
 from webhook.core.model.policy import DeviceAccess, Enforcement, Policy
 from webhook.kube.objects import keys
 from webhook.kube.registration.guards import guards
-from webhook.kube.registration.inventory import (
+from webhook.kube.registration.registration import webhook_configurations
+from webhook.kube.registration.static_files import (
     DEFINITIONS,
-    HELD_ROOM,
+    HELD_ROOM_OBJECT,
     REGISTERED_GUARDS,
     ROLES,
     WEBHOOKS,
@@ -17,9 +18,8 @@ from webhook.kube.registration.inventory import (
     certificates,
     definitions,
     leases,
+    viewer_role,
 )
-from webhook.kube.registration.registration import webhook_configurations
-from webhook.kube.registration.viewer_role import viewer_role
 
 
 def owned(made):
@@ -52,7 +52,7 @@ def test_what_refuses_without_the_rest_goes_first():
 @pytest.mark.parametrize(
     ("made", "path", "text"),
     [
-        (HELD_ROOM, "/apis/fairgate.dev/v1alpha1/heldnodes/fairgate", "HeldNodes fairgate"),
+        (HELD_ROOM_OBJECT, "/apis/fairgate.dev/v1alpha1/heldnodes/fairgate", "HeldNodes fairgate"),
         (
             leases("ns")[1],
             "/apis/coordination.k8s.io/v1/namespaces/ns/leases/fairgate-evictor",

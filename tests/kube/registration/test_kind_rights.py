@@ -8,7 +8,7 @@ import yaml
 from tests.core.support.idle import rules
 from tests.core.support.make import policy
 from webhook.kube.kinds.table import BUILT_IN
-from webhook.kube.registration.kind_rights import NOTEBOOKS, Component, kind_roles, kind_rules
+from webhook.kube.registration.static_files import NOTEBOOKS, Component, kind_roles, kind_rules
 
 RIGHTS = Path(__file__).parents[3] / "docs" / "rights.yaml"
 

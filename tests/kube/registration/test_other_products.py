@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.docs import pages
-from webhook.kube.registration.other_products import PRODUCTS, products_of, section_of
+from webhook.kube.registration.static_files import PRODUCTS, products_of, section_of
 
 
 @pytest.mark.parametrize(

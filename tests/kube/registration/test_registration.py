@@ -4,11 +4,14 @@ import base64
 
 import pytest
 
-from webhook.core.model.policy import Enforcement, LabelSelector, Policy, Pool
-from webhook.core.model.selector import Operator, Requirement
-from webhook.core.model.workload_rules import WorkloadKind, WorkloadRules
-from webhook.kube.registration.conditions import gpu_pod_expression, pool_pod_expression
-from webhook.kube.registration.registration import ServiceReference, webhook_configurations
+from webhook.core.model.constraints import Operator, Requirement
+from webhook.core.model.policy import Enforcement, LabelSelector, Policy, Pool, WorkloadKind, WorkloadRules
+from webhook.kube.registration.registration import (
+    ServiceReference,
+    gpu_pod_expression,
+    pool_pod_expression,
+    webhook_configurations,
+)
 
 CA = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.support.make import policy
 from webhook.core.model.policy import Enforcement, Policy
-from webhook.kube.registration.registration_sync import (
+from webhook.kube.registration.inventory import (
     GUARD,
     aligned_with_policy,
     fail_open_webhooks,

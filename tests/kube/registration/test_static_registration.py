@@ -4,10 +4,9 @@ import msgspec
 import pytest
 
 from tests.core.support import make
-from webhook.kube.registration.guards import guards
-from webhook.kube.registration.held_guards import PARAMETRIC
+from webhook.kube.registration.guards import PARAMETRIC, guards
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.kube.registration.static_registration import (
+from webhook.kube.registration.static_files import (
     NOT_STATIC,
     StaticRegistration,
     admission_configuration,

@@ -2,9 +2,9 @@
 
 from webhook.core.model.policy import Policy
 from webhook.kube.registration.guards import guards
+from webhook.kube.registration.inventory import PLURALS
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.kube.registration.registration_sync import PLURALS
-from webhook.kube.registration.viewer_role import viewer_role
+from webhook.kube.registration.static_files import viewer_role
 
 
 def test_every_registered_object_can_be_read():

@@ -7,7 +7,7 @@ import msgspec
 from tests import builders as b
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
-from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.existing import to_resident
 from webhook.kube.pod.pods import InvalidPod, to_pod
 
 PODS = msgspec.json.Decoder(objects.Pod)

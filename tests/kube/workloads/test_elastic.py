@@ -2,10 +2,10 @@
 
 import pytest
 
-from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import Budget
 from webhook.kube.objects import keys
-from webhook.kube.workloads.elastic import elastic_minimum
-from webhook.kube.workloads.gang_marks import gang_marks
+from webhook.kube.workloads.gangs import gang_marks
+from webhook.kube.workloads.unknown_kinds import elastic_minimum
 
 TEMPLATE = {"metadata": {}, "spec": {"containers": [{"name": "c"}]}}
 WORKER = ("spec", "pytorchReplicaSpecs", "Worker", "template")

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from webhook.kube.admission.job_review import MOST_RULES
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.model import SURVIVES, EvictionEffect
+from webhook.kube.kinds.model import SURVIVES, Budget, EvictionEffect
 from webhook.kube.kinds.table import BY_KIND
-from webhook.kube.workloads.evictions import eviction_effect
+from webhook.kube.workloads.expand import eviction_effect
 
 EXIT = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
 FULL = {"podFailurePolicy": {"rules": [EXIT] * MOST_RULES}}

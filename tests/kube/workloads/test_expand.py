@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.model.workload_rules import PodPath, WorkloadKind
-from webhook.kube.kinds.model import Unknown, Workload
-from webhook.kube.kinds.paths import MAX_PODS
-from webhook.kube.kinds.related import Related
+from webhook.core.model.policy import PodPath, WorkloadKind
+from webhook.kube.kinds.kind_row import Related
+from webhook.kube.kinds.model import MAX_PODS, Unknown, Workload
 from webhook.kube.kinds.table import BUILT_IN, kind_table
 from webhook.kube.workloads.expand import expand, flattened
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests import builders
 from webhook.kube.admission.pod_patch import apply
-from webhook.kube.kinds.budget import Budget
+from webhook.kube.kinds.model import Budget
 from webhook.kube.objects import bounds
-from webhook.kube.workloads.gang_marks import gang_marks, marked
+from webhook.kube.workloads.gangs import gang_marks, marked
 
 GANG = {"fairgate.dev/gang": "true"}
 

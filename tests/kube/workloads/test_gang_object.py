@@ -7,7 +7,7 @@ from tests import builders
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
 from webhook.kube.pod.pods import to_pod
-from webhook.kube.workloads.gang_object import gang_object
+from webhook.kube.workloads.gangs import gang_object
 
 ASKED = {"fairgate.dev/gang": "true"}
 

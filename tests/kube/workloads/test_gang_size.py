@@ -5,8 +5,8 @@ from contextlib import suppress
 import pytest
 
 from tests import builders
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.gang import MAX_MEMBERS
+from webhook.core.model.amounts import ONE_GPU
+from webhook.core.model.constraints import MAX_MEMBERS
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.gang_size import UnknownSizeError, gang_plan

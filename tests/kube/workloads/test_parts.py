@@ -8,12 +8,10 @@ import pytest
 from tests import builders as b
 from tests.core.support.make import node, policy, team, world
 from webhook.core.model.pod import Requester
-from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.model.workload_rules import JobEvictions, WorkloadRules
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.model import EvictionEffect, PodSet, Workload
+from webhook.core.model.policy import BUILT_IN_RESOURCES, JobEvictions, WorkloadRules
+from webhook.kube.kinds.model import Budget, EvictionEffect, PodSet, Workload
 from webhook.kube.pod.pods import InvalidPod
-from webhook.kube.workloads.parts import NOT_JUDGED, judge, to_part
+from webhook.kube.workloads.expand import NOT_JUDGED, judge, to_part
 
 ALICE = Requester("alice@example.com")
 POLICY = policy(team(guaranteed=2, limit_=4))

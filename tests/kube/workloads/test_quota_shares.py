@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from webhook.cli.main import main
-from webhook.core.model.amount import ONE_GPU
-from webhook.kube.workloads.quota_shares import shares_of
-from webhook.policy.builtin import BUILT_IN
-from webhook.policy.load import parse
+from webhook.core.model.amounts import ONE_GPU
+from webhook.kube.workloads.unknown_kinds import shares_of
+from webhook.policy.sections import BUILT_IN
+from webhook.policy.watch import parse
 
 GPU, MIG = "requests.nvidia.com/gpu", "requests.nvidia.com/mig-1g.5gb"
 

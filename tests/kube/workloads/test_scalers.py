@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from webhook.core.world.minimums import WHOLE
-from webhook.kube.pod.dra import PodGroup
-from webhook.kube.workloads.scalers import Autoscaler, Scaling, scaling_of, scaling_of_group
+from webhook.kube.pod.devices import PodGroup
+from webhook.kube.workloads.unknown_kinds import Autoscaler, Scaling, scaling_of, scaling_of_group
 
 
 def read(**spec):

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.cases.samples import FOLDER, read_yaml
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.model import Unknown
+from webhook.kube.kinds.model import Budget, Unknown
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.unknown_kinds import unknown_kind

@@ -4,10 +4,9 @@ import msgspec
 import pytest
 
 from tests.core.support import claims
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.kube.world_file.device_manifests import add_devices, read_devices
-from webhook.kube.world_file.world_file import KnownClass
+from webhook.core.model.amounts import ONE_GPU
+from webhook.core.model.demand import ClaimRef
+from webhook.kube.world_file.world_file import KnownClass, add_devices, read_devices
 
 REQUEST = {"deviceClassName": "gpu.nvidia.com", "count": 2}
 

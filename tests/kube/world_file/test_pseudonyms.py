@@ -5,21 +5,19 @@ import json
 import pytest
 
 from tests import builders as b
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import GangId, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.amounts import ONE_GPU, GangId, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.node import Autoscaler, KeptPlace
 from webhook.core.model.policy import Policy
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
-from webhook.kube.nodes.autoscalers import objects_of
+from webhook.kube.nodes.holds import hold_text, parse_hold
+from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.objects import keys
-from webhook.kube.reclaim.holds import hold_text, parse_hold
 from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import kept_fields
-from webhook.policy.load import parse
+from webhook.policy.watch import parse
 
 GPU = ResourceName("nvidia.com/gpu")
 POLICY = parse(

@@ -9,7 +9,7 @@ from tests import builders as b
 from tests.kube.world_file.test_pseudonyms import POLICY
 from webhook.kube.objects import keys
 from webhook.kube.objects.objects import Pod
-from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
+from webhook.kube.pod.existing import to_reclaim_pod
 from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
 from webhook.kube.world_file.world_objects import kept_fields
 

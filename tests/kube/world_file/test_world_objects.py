@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.realistic import realistic_pod
-from webhook.core.model.names import WorkloadName
+from webhook.core.model.amounts import WorkloadName
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
 from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
-from webhook.kube.nodes import volumes
+from webhook.kube.nodes import holds, nodes
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod import dra, dra_devices
-from webhook.kube.reclaim import disruptions
-from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
-from webhook.kube.workloads import scalers
+from webhook.kube.pod import devices
+from webhook.kube.pod.existing import to_reclaim_pod
+from webhook.kube.workloads import unknown_kinds
 from webhook.kube.world_file.world_file import parse_world
 from webhook.kube.world_file.world_objects import SHAPES, has_ended_for_good, kept_fields
 
@@ -30,15 +29,15 @@ STRUCTS = {
     "Node": objects.Node,
     "Namespace": objects.Namespace,
     "PriorityClass": objects.PriorityClass,
-    "DeviceClass": dra_devices.DeviceClassObject,
-    "ResourceClaim": dra.ResourceClaim,
-    "ResourceClaimTemplate": dra.ResourceClaimTemplate,
-    "ResourceSlice": dra_devices.ResourceSlice,
-    scalers.KIND: scalers.Autoscaler,
-    volumes.KIND: volumes.PersistentVolume,
-    "DeviceTaintRule": dra_devices.DeviceTaintRule,
-    "PodGroup": dra.PodGroup,
-    "PodDisruptionBudget": disruptions.DisruptionBudget,
+    "DeviceClass": devices.DeviceClassObject,
+    "ResourceClaim": devices.ResourceClaim,
+    "ResourceClaimTemplate": devices.ResourceClaimTemplate,
+    "ResourceSlice": devices.ResourceSlice,
+    unknown_kinds.KIND: unknown_kinds.Autoscaler,
+    nodes.KIND: nodes.PersistentVolume,
+    "DeviceTaintRule": devices.DeviceTaintRule,
+    "PodGroup": devices.PodGroup,
+    "PodDisruptionBudget": holds.DisruptionBudget,
 }
 
 

@@ -4,10 +4,19 @@ import asyncio
 
 import pytest
 
-from webhook.cluster.reads.caller_rights import CallerIdentity
-from webhook.page.access.authenticator import SESSIONS, SESSIONS_OF_ONE, Caller, TokenAuthenticator, UrlAuthenticator
-from webhook.page.access.sign_ins import OF_ADDRESS, OF_CLIENT, Origin, TooManySignInsError
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.cluster.reads.installation import CallerIdentity
+from webhook.page.access.access import (
+    OF_ADDRESS,
+    OF_CLIENT,
+    SESSIONS,
+    SESSIONS_OF_ONE,
+    Caller,
+    Origin,
+    TokenAuthenticator,
+    TooManySignInsError,
+    UrlAuthenticator,
+)
+from webhook.page.views.teams import EVERYTHING, Viewer
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.page.access.hosts import Hosts
+from webhook.page.access.access import Hosts
 
 LOCAL, SHARED = Hosts(port=8080), Hosts(frozenset({"gpus.example.com"}))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.page.access.persons import KeptByPerson, yields_to
+from webhook.page.access.access import KeptByPerson, yields_to
 
 PERSONS = st.sampled_from("abcde")
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from webhook.cluster.reads.caller_rights import CallerIdentity
-from webhook.page.access.rights import MOST_NAMESPACES, ApiRights
+from webhook.cluster.reads.installation import CallerIdentity
+from webhook.page.access.access import MOST_NAMESPACES, ApiRights
 
 NINA = CallerIdentity("nina", "u1", ("ml",), {"scopes": ["a"]})
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kept import kept
-from webhook.page.access.sign_ins import OF_CLIENT, SECONDS, Origin, TooManySignInsError, Tries
+from webhook.page.access.access import OF_CLIENT, SECONDS, Origin, TooManySignInsError, Tries
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.page.http.links import LONGEST, Links, own_address
+from webhook.page.http.view_pages import LONGEST_LINK, Links, own_address
 
 
 def test_this_view_keeps_its_choices_and_another_one_keeps_the_team():
@@ -30,7 +30,7 @@ def test_this_view_keeps_its_choices_and_another_one_keeps_the_team():
         ("//[", "/"),
         ("/line?" + "&".join(f"q{n}=1" for n in range(1000)), "/"),
         ("/decisions?q=%22%3E%3Cscript%3E'; url=//evil", "/decisions?q=%22%3E%3Cscript%3E%27%3B+url%3D%2F%2Fevil"),
-        ("/search?q=" + "x" * 1000, "/search?q=" + "x" * LONGEST),
+        ("/search?q=" + "x" * 1000, "/search?q=" + "x" * LONGEST_LINK),
     ],
 )
 def test_an_address_from_outside_leads_to_a_view_of_this_page(address, want):

@@ -11,7 +11,7 @@ import pytest
 from tests.cli import sample_world
 from tests.page.support.pages import policy_of, served, state_of
 from tests.page.views.test_teams import idle_state, scaled_state
-from webhook.page.views.usage_history import Point
+from webhook.page.views.teams import Point
 from webhook.page.views.waiting_row import COLUMNS
 
 

@@ -5,12 +5,11 @@ from msgspec.structs import replace
 from tests import builders as b
 from tests.cli.sample_world import POLICY
 from tests.page.support.pages import policy_of, sample_objects, state_of
-from webhook.core.explain.likely_start import StartRange
-from webhook.core.explain.range_scores import Score
-from webhook.core.model.autoscaler import Autoscaler
-from webhook.core.model.names import NodeName
+from webhook.core.explain.line_places import Score, StartRange
+from webhook.core.model.amounts import NodeName
+from webhook.core.model.node import Autoscaler
 from webhook.kube.ledger.reports import RangesReport, ReplicaReport, Report
-from webhook.kube.nodes.autoscalers import found_in
+from webhook.kube.nodes.nodes import found_in
 from webhook.kube.world_file.world_file import parse_objects
 
 

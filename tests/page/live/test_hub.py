@@ -8,10 +8,10 @@ import pytest
 from tests import builders as b
 from tests.builders import core_node
 from tests.page.support.pages import state_of
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
 from webhook.page.live import hub as hubs
 from webhook.page.live.hub import BUFFERED, CLIENTS, CLIENTS_OF_ONE, Client, Hub, TooManyError
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.page.views.teams import EVERYTHING, Viewer
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from tests import builders as b
-from webhook.page.live import kept_objects
-from webhook.page.live.kept_objects import LARGEST, KeptObjects
+from webhook.page.live import cluster_state
+from webhook.page.live.cluster_state import LARGEST, KeptObjects
 
 
 def test_an_object_is_kept_by_its_name_without_what_nothing_reads():
@@ -27,7 +27,7 @@ def test_a_huge_object_and_too_many_are_left_out(monkeypatch):
     kept = KeptObjects()
     kept.set(b.pod("huge", labels={f"k{number}": "v" * 60 for number in range(LARGEST // 60)}))
     assert (kept.get("Pod", "vision/huge"), kept.left_out) == (None, 1)
-    monkeypatch.setattr(kept_objects, "MOST", 2_000)
+    monkeypatch.setattr(cluster_state, "MOST", 2_000)
     for number in range(50):
         kept.set(b.pod(f"p{number}"))
     assert 0 < len(kept) < 20

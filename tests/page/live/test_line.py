@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from tests.page.support.pages import named, sample_objects, state_of, waiting
-from webhook.core.explain.likely_start import Run
-from webhook.page.live import line as lines
-from webhook.page.live.line import COMPUTED, FIRST, OF_NAMESPACE, SharedLine, line_of
-from webhook.snapshots import SnapshotError, Snapshots, TooLongError
+from webhook.core.explain.line_places import Run
+from webhook.files import SnapshotError, Snapshots, TooLongError
+from webhook.page.live import readable as lines
+from webhook.page.live.readable import COMPUTED, FIRST, OF_NAMESPACE, SharedLine, line_of
 
 NOW = 1_795_342_000
 

@@ -12,16 +12,13 @@ from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
 from tests.page.support.pages import decided, policy_of
 from webhook.cli.live_cluster import policy_of_report
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ClusterError, connect
 from webhook.core.world.world import World
-from webhook.page.live import state_updater
-from webhook.page.live.cluster_state import ClusterState, Reading
-from webhook.page.live.hub import Hub
-from webhook.page.live.kept_objects import KeptObjects
-from webhook.page.live.state_updater import READING, StateUpdater
+from webhook.page.live import hub as state_updater
+from webhook.page.live.cluster_state import ClusterState, KeptObjects, Reading
+from webhook.page.live.hub import READING, Hub, StateUpdater
 from webhook.page.views.gpu_map import ZONE
-from webhook.page.views.viewer import EVERYTHING
+from webhook.page.views.teams import EVERYTHING
 
 NODES, PODS, EVENTS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events", "/api/v1/namespaces"
 SCALERS = "/apis/autoscaling/v2/horizontalpodautoscalers"

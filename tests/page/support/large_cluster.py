@@ -8,11 +8,11 @@ import msgspec
 from tests import builders as b
 from tests.core.support import make
 from tests.page.support.pages import waiting
-from webhook.core.explain.likely_start import Run
-from webhook.core.model.names import NodeName, Uid
+from webhook.core.explain.line_places import Run
+from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.pod import Owner
 from webhook.kube.objects import objects
-from webhook.kube.pod.waiting_pods import to_waiting
+from webhook.kube.pod.waiting import to_waiting
 
 NODES, TEAMS = 5_000, ("vision", "nlp", "serving")
 

@@ -8,16 +8,15 @@ from http.client import HTTPConnection
 
 from tests import builders as b
 from tests.cli import sample_world
-from webhook.cli.page.answers import CommandAnswers
+from webhook.cli.page.asked import CommandAnswers
 from webhook.cli.page.run import reading_of
 from webhook.cli.world_source import WorldObjects
-from webhook.page.access.authenticator import UrlAuthenticator
-from webhook.page.live.cluster_state import ClusterState
-from webhook.page.live.cluster_watch import note_pod
+from webhook.files import Snapshots
+from webhook.page.access.access import UrlAuthenticator
+from webhook.page.live.cluster_state import ClusterState, note_pod
 from webhook.page.root import Page, PageSettings
 from webhook.page.views.gpu_map import ZONE
-from webhook.policy.load import parse
-from webhook.snapshots import Snapshots
+from webhook.policy.watch import parse
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 GATE = "fairgate.dev/queue"

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tests import builders as b
 from tests.kept import kept
 from tests.page.support.pages import decided
-from webhook.core.model.reason import Code, Reason
-from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
+from webhook.core.model.reasons import Code, Reason
+from webhook.kube.pod.waiting import Waits, waiting_annotations
 from webhook.page.views.decisions import KEPT, KEPT_OF_NAMESPACE, Decision, DecisionLog, of_event, of_pod
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.page.views.teams import EVERYTHING, Viewer
 
 
 def decision(at, *, key=None, namespace="vision", **more):

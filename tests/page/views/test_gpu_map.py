@@ -6,7 +6,7 @@ from tests import builders as b
 from tests.cli import sample_world
 from tests.page.support.pages import policy_of, state_of
 from webhook.page.views.gpu_map import RowReader, by_fragmentation, encode, holders_of, seen_by
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.page.views.teams import EVERYTHING, Viewer
 
 POOLS = """
 apiVersion: fairgate.dev/v1alpha1

@@ -6,8 +6,8 @@ import pytest
 
 from tests import builders as b
 from tests.page.support.pages import decided, named, state_of, waiting
-from webhook.page.views.search import MOST, search
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.page.views.decisions import MOST, search
+from webhook.page.views.teams import EVERYTHING, Viewer
 
 
 @pytest.fixture(scope="module")

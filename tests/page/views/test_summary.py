@@ -4,8 +4,8 @@ from tests import builders as b
 from tests.page.support.pages import decided, named, policy_of, state_of, waiting
 from tests.page.support.pictures import cluster_objects, cluster_policy
 from webhook.page.live.readable import Readable
-from webhook.page.views.summary import Shares
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.page.views.gpu_map import Shares
+from webhook.page.views.teams import EVERYTHING, Viewer
 
 
 def pod(name, gpus, *, node="n1", tier="guaranteed", **more):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.page.views.team_letters import team_letters
+from webhook.page.views.gpu_map import team_letters
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from tests import builders as b
 from tests.cli import sample_world
 from tests.core.support.make import gpus
 from tests.page.support.pages import policy_of, sample_objects, state_of
-from webhook.page.views.teams import Bar, idle_rows, line_text, minimums_of, share_rows
-from webhook.page.views.viewer import EVERYTHING, Viewer
+from webhook.page.views.teams import EVERYTHING, Bar, Viewer, idle_rows, line_text, minimums_of, share_rows
 
 TREE = """
 apiVersion: fairgate.dev/v1alpha1

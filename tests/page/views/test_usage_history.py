@@ -1,6 +1,6 @@
 """The line of the last day as a picture and in words."""
 
-from webhook.page.views.usage_history import DAY_SECONDS, HEIGHT, WIDTH, Point, sparkline, summed
+from webhook.page.views.teams import DAY_SECONDS, HEIGHT, WIDTH, Point, sparkline, summed
 
 NOW = 1_000_000
 

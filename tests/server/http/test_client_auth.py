@@ -7,7 +7,7 @@ import pytest
 
 from tests.control_plane.pki import CLIENT_AUTH, SERVER_AUTH, make_authority
 from tests.server.support.harness import REVIEW_HEADERS, running
-from webhook.server.http.client_auth import request_certificates
+from webhook.server.http.replies import request_certificates
 from webhook.server.settings import StartupError
 
 

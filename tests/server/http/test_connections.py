@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.server.support.harness import until
-from webhook.server.http.review_connection import HOLD_SECONDS
+from webhook.server.http.plain_reviews import HOLD_SECONDS
 
 PLAIN = b"POST /%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 BY_AIOHTTP = PLAIN.replace(b"Host: x", b"Host: x\r\nCookie: a=b")

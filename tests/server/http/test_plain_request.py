@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.server.http.bodies import SMALL_BYTES
-from webhook.server.http.plain_request import MAX_HEAD_BYTES, plain_head
+from webhook.server.http.handlers import SMALL_BYTES
+from webhook.server.http.plain_reviews import MAX_HEAD_BYTES, plain_head
 
 GO = (
     b"POST /mutate?timeout=3s HTTP/1.1\r\nHost: fairgate.fairgate-system.svc:443\r\n"

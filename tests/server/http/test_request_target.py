@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.server.http.request_target import parse_duration, parse_target
+from webhook.server.http.replies import parse_duration, parse_target
 
 
 @pytest.mark.parametrize(

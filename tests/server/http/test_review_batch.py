@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from webhook.server.http import review_batch
-from webhook.server.http.reply import Reply
-from webhook.server.http.review_batch import MAX_REVIEWS, MAX_SECONDS, ReviewBatch
+from webhook.server.http import plain_reviews
+from webhook.server.http.plain_reviews import MAX_REVIEWS, MAX_SECONDS, ReviewBatch
+from webhook.server.http.replies import Reply
 
 
 class Reviews:
@@ -56,7 +56,7 @@ class Caller:
 @pytest.fixture
 def reviews(monkeypatch):
     made = Reviews()
-    monkeypatch.setattr(review_batch, "monotonic", lambda: made.clock)
+    monkeypatch.setattr(plain_reviews, "monotonic", lambda: made.clock)
     return made
 
 

@@ -7,8 +7,8 @@ from io import BytesIO
 import pytest
 
 from tests.server.support.harness import record_with, until
-from webhook.core.model.reason import Code, Reason
-from webhook.kube.admission.review import ReviewError
+from webhook.core.model.reasons import Code, Reason
+from webhook.kube.admission.reviews import ReviewError
 
 MIB = 1024 * 1024
 

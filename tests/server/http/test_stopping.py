@@ -5,14 +5,13 @@ import ssl
 
 import pytest
 
-from certs.authority import make_leaf
-from certs.pair import certificate_to_pem, read_authority, read_ec_key
+from certs.authority import certificate_to_pem, make_leaf, read_authority, read_ec_key
 from certs.serving import Reloaded
 from tests.server.support.harness import running, settings_for, until
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.app import App, serve
-from webhook.server.http.probes import Readiness
+from webhook.server.http.handlers import Readiness
 from webhook.server.settings import StartupError
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

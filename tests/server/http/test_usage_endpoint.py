@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.history.support import T0, row
-from webhook.history import wire
-from webhook.history.schema import HistoryError
-from webhook.kube.objects.usage_access import TOKEN_HEADER
-from webhook.server.http.http_error import HttpError
+from webhook.history import reader
+from webhook.history.store import HistoryError
+from webhook.kube.objects.keys import TOKEN_HEADER
+from webhook.server.http.replies import HttpError
 from webhook.server.http.usage_endpoint import AT_ONCE, UsageEndpoint
 
 RANGE = f"/usage?since={T0}&until={T0 + 3600}"
@@ -56,7 +56,7 @@ async def test_a_reader_gets_the_rows_of_the_time_range():
     rows = (row("guaranteed", 12.5, team="vision", user="ada", model="A100", department="research"),)
     recorder = Recorder(rows=rows)
     response = await get(endpoint(recorder))
-    assert wire.decode(response.body, name="a").rows == rows
+    assert reader.decode(response.body, name="a").rows == rows
     assert recorder.asked == [(T0, T0 + 3600, 300)]
 
 
@@ -84,7 +84,7 @@ async def test_a_server_without_a_history_says_so():
 
 
 async def test_more_rows_than_an_answer_takes_are_refused(monkeypatch):
-    monkeypatch.setattr(wire, "MAX_ROWS", 3)
+    monkeypatch.setattr(reader, "MAX_ROWS", 3)
     assert (await refusal(endpoint(Recorder(rows=(row("waiting", 1),) * 9)))).status == 413
 
 
@@ -103,8 +103,8 @@ async def test_a_crowd_of_callers_has_to_come_again():
 
 
 def test_a_long_range_has_longer_steps():
-    assert wire.step_seconds(0, 86_400) == 300
-    assert wire.step_seconds(0, 90 * 86_400) == 300 * 65
+    assert reader.step_seconds(0, 86_400) == 300
+    assert reader.step_seconds(0, 90 * 86_400) == 300 * 65
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_long_range_has_longer_steps():
 )
 def test_an_answer_that_is_none_is_refused(body, why):
     with pytest.raises(HistoryError, match=why):
-        wire.decode(body, name="a")
+        reader.decode(body, name="a")
 
 
 def test_fields_and_kinds_of_a_later_version_are_left_out():
     body = b'{"format":1,"unit":"x","rows":[{"start":0,"kind":"slept"},{"start":0,"kind":"free","new":1}]}'
-    assert [each.key.kind for each in wire.decode(body, name="a").rows] == ["free"]
+    assert [each.key.kind for each in reader.decode(body, name="a").rows] == ["free"]

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.core.support.make import gpus, policy, resident, world
+from webhook.core.model.amounts import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.tiers.shadow_labels import ShadowLabels
-from webhook.server.leader.bypass_detector import BypassDetector
+from webhook.server.leader.tiers import BypassDetector
 
 BARE = resident(1, uid="bare", tier=None)
 

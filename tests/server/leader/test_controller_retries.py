@@ -17,7 +17,7 @@ from webhook.cluster.watch.event_stream import PATH
 from webhook.core.model.policy import Defaults
 from webhook.kube.objects import bounds
 from webhook.observe.logs import LineWriter, LogFormat, Logs
-from webhook.server.leader.controller_retries import Retrier
+from webhook.server.leader.retries import Retrier
 
 JOBS, RETRY = "/apis/batch/v1/jobs", "fairgate.dev/retry-at"
 

@@ -6,8 +6,8 @@ from tests.cluster.support.fake_api import Answer
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, A, charged, staged
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.tier import Tier
 
 
 def gated(stage, *names):

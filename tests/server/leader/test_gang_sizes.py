@@ -10,10 +10,10 @@ from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.core.support.waiting import waiting
 from webhook.cluster.api.client import connect
-from webhook.core.model.gang import Gang
+from webhook.core.model.constraints import Gang
 from webhook.core.model.pod import Owner
 from webhook.kube.pod.gangs import gang_of_controller
-from webhook.server.leader.gang_sizes import GangSizes
+from webhook.server.leader.waiting_reasons import GangSizes
 
 JOBS = "/apis/batch/v1/jobs"
 

@@ -8,10 +8,9 @@ from tests import builders
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, staged
-from webhook.core.gangs.gang_line import GangTimeout
-from webhook.core.gangs.late_members import EndedReservations
-from webhook.core.model.names import GangId
-from webhook.core.model.statement import Statement
+from webhook.core.line.gangs import EndedReservations, GangTimeout
+from webhook.core.model.amounts import GangId
+from webhook.core.model.reasons import Statement
 
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 GANG = GangId("team-a/jobset.sigs.k8s.io/jobset-name=js")

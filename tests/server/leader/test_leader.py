@@ -18,15 +18,15 @@ from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.kinds import namespace_kind, pod_kind
 from webhook.cluster.writes.lease import Timing
+from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.kube.objects import keys
-from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.existing import to_resident
 from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics

@@ -6,9 +6,9 @@ import pytest
 
 from tests.core.support import make
 from tests.notify.made import NOW
-from webhook.core.model.notify_rules import NotifyRules, NotifyTarget
+from webhook.core.model.policy_addons import NotifyRules, NotifyTarget
 from webhook.kube.ledger.reports import RefusedReport, ReplicaReport, written_at
-from webhook.server.leader.notify_states import StateNotifier
+from webhook.server.leader.notifications import StateNotifier
 
 
 @dataclass

@@ -5,16 +5,15 @@ import asyncio
 import pytest
 
 from tests.cluster.support.fake_api import Answer
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.client import ApiError
 from webhook.cluster.ledger.ledger import TeamState
 from webhook.cluster.writes.reports import read_report
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName
 from webhook.kube.ledger import reports
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.policy.load import parse
-from webhook.policy.watch import PolicyHolder
-from webhook.server.leader import policy_publisher as publishing
-from webhook.server.leader.policy_publisher import PolicyPublisher, report_of
+from webhook.policy.watch import PolicyHolder, parse
+from webhook.server.leader import registration_loop as publishing
+from webhook.server.leader.registration_loop import PolicyPublisher, report_of
 from webhook.server.leader.replica_report import BEHIND_SECONDS, LedgerLag
 
 TEAM = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: [{{name: {0}, namespaces: [{0}]}}]\n"

@@ -11,11 +11,11 @@ from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.server.support.leader_context import leader_context
 from webhook.cluster.api.client import connect
-from webhook.core.model.names import Namespace
+from webhook.core.model.amounts import Namespace
 from webhook.core.model.pod import NamespaceFacts
 from webhook.kube.registration.guards import TENANCY, guards
+from webhook.kube.registration.inventory import GUARD
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.kube.registration.registration_sync import GUARD
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.server.leader.registration_loop import SYNC_SECONDS, RegistrationLoop
 

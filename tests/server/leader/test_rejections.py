@@ -2,10 +2,10 @@
 
 from tests.core.support.make import node, policy, world
 from tests.server.support.leader_context import leader_context
-from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.amounts import Namespace, NodeName, Uid
 from webhook.core.placement.rejecting_nodes import FIRST_SECONDS, STRIKES, Rejection
 from webhook.kube.objects.events import EventReason, EventType, ObjectRef
-from webhook.server.leader.rejections import RejectionReporter
+from webhook.server.leader.retries import RejectionReporter
 
 NOW = 1_767_225_600  # 2026-01-01T00:00:00Z
 

@@ -7,11 +7,11 @@ import pytest
 from tests.cluster.support.fake_api import Answer
 from tests.core.support.make import node, resident, world
 from webhook.cluster.writes.reports import read_report
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room
-from webhook.server.leader import room_publisher as publishing
-from webhook.server.leader.room_publisher import RoomPublisher
+from webhook.server.leader import publishers as publishing
+from webhook.server.leader.publishers import RoomPublisher
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import msgspec
 from tests import builders as b
 from tests.core.support.make import resident, world
 from webhook.kube.objects import keys, objects
-from webhook.server.leader.run_log import RunLog
+from webhook.server.leader.start_scores import RunLog
 
 
 def decoded(phase, *, started="2026-01-01T00:00:00Z"):

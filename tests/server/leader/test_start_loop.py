@@ -10,10 +10,11 @@ from tests.core.support import make
 from tests.cycles import cycles
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, charged, lines, staged
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.tier import Tier
-from webhook.core.starting import assumed_starts, stalled_line
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.starting import stalled_line
+from webhook.core.starting import starts as assumed_starts
+from webhook.core.starting.starts import AssumedStarts
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES
 from webhook.kube.objects import keys
 from webhook.server.leader import start_loop
@@ -324,7 +325,7 @@ async def test_a_charge_of_a_pod_that_its_owner_made_unreadable_does_not_stay(tm
 
 
 async def test_a_ledger_that_is_too_large_releases_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 10)
+    monkeypatch.setattr("webhook.cluster.ledger.ledger_objects.MAX_LEDGER_BYTES", 10)
     assert MAX_LEDGER_BYTES > 10
     async with staged(tmp_path) as stage:
         stage.queue()

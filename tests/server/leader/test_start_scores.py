@@ -6,9 +6,8 @@ from tests.core.support.make import node, policy, resident, team, world
 from tests.server.support.leader_context import leader_context
 from tests.simulation.loads import QUEUES, task
 from webhook.cluster.writes.reports import read_report
-from webhook.core.explain.likely_start import Run, StartRange
-from webhook.core.explain.range_scores import RangeScores, Score
-from webhook.core.model.run_time import RunTime
+from webhook.core.explain.line_places import RangeScores, Run, Score, StartRange
+from webhook.core.model.pod import RunTime
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.ledger import reports
 from webhook.observe.logs import LogFormat, open_logs

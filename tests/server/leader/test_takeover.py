@@ -10,7 +10,7 @@ from tests.cluster.support.fake_api import Answer, Held
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, replica, staged
-from webhook.core.starting.assumed_starts import AssumedStarts
+from webhook.core.starting.starts import AssumedStarts
 from webhook.kube.objects import keys
 from webhook.server.leader import start_loop
 

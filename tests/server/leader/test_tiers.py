@@ -5,7 +5,7 @@ import asyncio
 from tests.cluster.support.fake_api import Answer
 from tests.server.leader.test_leader import patches, staged
 from tests.server.support.harness import until
-from webhook.core.model.names import WorkloadName
+from webhook.core.model.amounts import WorkloadName
 from webhook.server.leader import tiers
 from webhook.server.leader.tiers import REST_SECONDS, Rests
 

@@ -8,13 +8,13 @@ from tests.cluster.support.fake_api import Held
 from tests.server.support.harness import until
 from tests.server.support.leader_context import leader_context
 from tests.server.support.releases import PODS, A, Recorder, staged
-from webhook.core.gangs import gang_line
+from webhook.core.line import gangs
+from webhook.core.line.entries import Never
+from webhook.core.line.judged_pod import Judged
 from webhook.core.model.decision import Retry
-from webhook.core.model.reason import Code, Reason
-from webhook.core.queue.verdict import Never
-from webhook.core.waiting.judged_pod import Judged
+from webhook.core.model.reasons import Code, Reason
 from webhook.kube.objects import keys
-from webhook.kube.pod.waiting_reason import read_waits
+from webhook.kube.pod.waiting import read_waits
 from webhook.server.leader import start_loop, waiting_reasons
 from webhook.server.leader.waiting_reasons import WaitingReasons
 
@@ -49,7 +49,7 @@ async def test_a_text_that_its_owner_keeps_changing_costs_no_further_writes(tmp_
 
 
 async def test_a_whole_gang_that_only_borrowers_keep_out_carries_its_size_until_that_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(gang_line, "LATE_SECONDS", 0)
+    monkeypatch.setattr(gangs, "LATE_SECONDS", 0)
 
     def sizes(stage, *names):
         return [stage.pod(name)["metadata"]["annotations"].get(keys.GANG_WHOLE) for name in names]

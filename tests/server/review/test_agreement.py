@@ -17,12 +17,11 @@ from tests.examples import examples
 from tests.server.review.test_sums_agree import OF_DRA, written
 from webhook.core.admission.verification import verify
 from webhook.core.explain.explanation import explain
-from webhook.core.model.amount import gpu_number
+from webhook.core.model.amounts import Namespace, gpu_number
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Outcome, Retry
-from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
-from webhook.core.model.reason import refusal_text
-from webhook.simulation.simulate import Simulator, read_template
+from webhook.core.model.reasons import refusal_text
+from webhook.simulation.trial_pods import Simulator, read_template
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 ALICE = Requester("alice")

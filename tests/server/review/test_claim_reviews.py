@@ -8,17 +8,15 @@ import pytest
 
 from tests.builders import encode, reviewed
 from tests.core.support.make import demand, policy, resident, team, world
-from webhook.core.model.amount import ONE_GPU
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.device_class import DeviceClass
-from webhook.core.model.names import DEVICE_CLASS
+from webhook.core.model.amounts import DEVICE_CLASS, ONE_GPU
+from webhook.core.model.demand import ClaimRef, DeviceClass
 from webhook.core.model.pod import Admitted
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Enforcement
-from webhook.kube.admission.review import ReviewError
-from webhook.kube.pod import dra
-from webhook.server.review.claim_reviews import answer_claim
-from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.kube.admission.reviews import ReviewError
+from webhook.kube.pod import devices
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
+from webhook.server.review.workload_reviews import answer_claim
 
 GPU = "gpu.nvidia.com"
 WEIGHTS = {**BUILT_IN_RESOURCES, DEVICE_CLASS + GPU: ONE_GPU}
@@ -50,14 +48,14 @@ def place(known, **more):
     made = world(policy(team(limit_=None), resources=WEIGHTS, **more))
     made.set_device_class(GPU, DeviceClass(GPU, mentions_gpus=True))
     decoded = dra_claim(known)
-    made.set_claim(dra.claim_key(decoded.metadata), dra.to_claim(decoded), decoded.metadata.uid)
+    made.set_claim(devices.claim_key(decoded.metadata), devices.to_claim(decoded), decoded.metadata.uid)
     refs = (ClaimRef(claim="mine"),)
     made.set_pod(resident(0, uid="u1", demand=demand(0), claims=refs, admitted=Admitted(ONE_GPU, "p1")))
     return made
 
 
 def dra_claim(manifest):
-    return msgspec.json.decode(json.dumps(manifest), type=dra.ResourceClaim)
+    return msgspec.json.decode(json.dumps(manifest), type=devices.ResourceClaim)
 
 
 def answer(number, *, enforce=Enforcement.ENFORCE, **more):

@@ -8,8 +8,8 @@ import pytest
 from tests import builders
 from tests.core.support.make import policy, team, world
 from webhook.core.model.policy import Enforcement
-from webhook.kube.admission.review import ReviewError
-from webhook.server.review.gang_reviews import answer_gang
+from webhook.kube.admission.reviews import ReviewError
+from webhook.server.review.workload_reviews import answer_gang
 
 
 def answered(*, annotations=None, operation="CREATE", enforce=Enforcement.ENFORCE, namespace="team-a", **spec):

@@ -11,13 +11,10 @@ import pytest
 from tests.builders import reviewed
 from tests.core.support.make import node, policy, team, world
 from tests.kube.support.cel import AbsentError, holds
-from webhook.core.model.policy import Enforcement
-from webhook.core.model.workload_rules import JobEvictions, OnWorkloadLimit, WorkloadRules
+from webhook.core.model.policy import Enforcement, JobEvictions, OnWorkloadLimit, WorkloadRules
 from webhook.kube.admission.job_review import MOST_RULES, RULE
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.server.review.gang_reviews import answer_gang
-from webhook.server.review.job_reviews import answer_job
-from webhook.server.review.workload_reviews import answer_workload
+from webhook.server.review.workload_reviews import answer_gang, answer_job, answer_workload
 
 ANSWERS = {
     "jobs.fairgate.dev": answer_job,

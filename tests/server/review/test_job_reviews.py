@@ -9,13 +9,12 @@ import pytest
 
 from tests.builders import encode
 from tests.core.support.make import policy, world
-from webhook.core.model.names import Namespace
+from webhook.core.model.amounts import Namespace
 from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.policy import Enforcement
-from webhook.core.model.workload_rules import JobEvictions, WorkloadRules
+from webhook.core.model.policy import Enforcement, JobEvictions, WorkloadRules
 from webhook.kube.admission.job_review import MOST_RULES, RULE
-from webhook.kube.admission.review import ReviewError
-from webhook.server.review.job_reviews import answer_job
+from webhook.kube.admission.reviews import ReviewError
+from webhook.server.review.workload_reviews import answer_job
 
 EXIT = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
 COUNTS = {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}

@@ -9,13 +9,13 @@ from tests import builders
 from tests.blackbox.in_process import ask
 from tests.core.support import make
 from webhook.core.admission.queueing import as_requested
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge, Outcome
 from webhook.core.model.policy import Enforcement, OnLimit, QueueRules
-from webhook.core.model.tier import Tier
 from webhook.kube.admission.pod_patch import apply
 from webhook.kube.objects import keys
-from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
 
 NOW = 1_800_000_000
 

@@ -5,12 +5,12 @@ import json
 from tests import builders
 from tests.blackbox.in_process import ask
 from tests.core.support import make
+from webhook.core.model.amounts import TeamName, User
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import TeamName, User
 from webhook.core.model.pod import Owner
-from webhook.core.model.tier import Tier
-from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
 
 NOW = 1_800_000_000
 JOB = Owner("Job", "train")

@@ -10,10 +10,10 @@ from tests.blackbox.in_process import ask
 from tests.core.support import make
 from webhook.core.model.decision import Retry
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.reason import Code, Reason
+from webhook.core.model.reasons import Code, Reason
 from webhook.core.tiers.shadow_labels import ShadowLabels
-from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import AdmissionReviewer
+from webhook.server.review.verdicts import MemoryLedger
 
 NOW = "2026-01-01T00:00:00Z"
 

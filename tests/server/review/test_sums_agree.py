@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from tests.builders import decision_of
 from tests.cases.test_cases import ask, open_reviewer, pod
 from tests.examples import examples
-from webhook.core.explain.board import board_of
-from webhook.core.explain.team_rows import team_rows
-from webhook.core.model.amount import ONE_GPU, parse_amount
+from webhook.core.explain.team_rows import board_of, team_rows
+from webhook.core.model.amounts import ONE_GPU, parse_amount
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.pod import Requester
-from webhook.core.model.reason import Code
-from webhook.core.placement.gpu_inventory import gpu_inventory
-from webhook.simulation.simulate import Simulator, read_template
+from webhook.core.model.reasons import Code
+from webhook.core.placement.best_nodes import gpu_inventory
+from webhook.simulation.trial_pods import Simulator, read_template
 
 PRODUCT = "nvidia.com/gpu.product"
 WEIGHTS = {"A100-MIG-1g.5gb": Fraction(1, 7), "A100-MIG-3g.20gb": Fraction(3, 7), "A100": Fraction(1)}

@@ -7,11 +7,10 @@ import pytest
 from tests.builders import encode, reviewed
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import node, policy, team, world
-from webhook.core.model.names import Namespace
+from webhook.core.model.amounts import Namespace
 from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.policy import OnLimit
-from webhook.core.model.workload_rules import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
-from webhook.kube.admission.review import ReviewError
+from webhook.core.model.policy import JobEvictions, OnLimit, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
+from webhook.kube.admission.reviews import ReviewError
 from webhook.server.review.workload_reviews import answer_workload
 
 WARN = WorkloadRules()

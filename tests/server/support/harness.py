@@ -11,17 +11,16 @@ from pathlib import Path
 
 import aiohttp
 
-from certs.folder import CertFolder
-from certs.reload import Reloader
+from certs.serving import CertFolder, Reloader
 from tests.cluster.support.stores import until
-from webhook.core.model.reason import Code, Reason
-from webhook.http.bounds import Bounds
+from webhook.core.model.reasons import Code, Reason
+from webhook.http.connections import Bounds
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.app import App, serve
-from webhook.server.http.client_auth import check_caller, request_certificates
-from webhook.server.http.probes import Readiness
-from webhook.server.review.answer import Answer, Record
+from webhook.server.http.handlers import Readiness
+from webhook.server.http.replies import check_caller, request_certificates
+from webhook.server.review.verdicts import Answer, Record
 from webhook.server.settings import BOUNDS, FileWorld, ServerSettings, parse_address
 
 RECORD = Record(

@@ -1,6 +1,6 @@
 """A LeaderContext of the parts that a test has."""
 
-from webhook.server.leader.leader_context import LeaderContext
+from webhook.server.leader.registration_loop import LeaderContext
 
 
 def leader_context(world, **parts):

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import uvloop
 
-from certs.folder import CertFolder
-from certs.reload import Reloader
+from certs.serving import CertFolder, Reloader
 from tests.server.support.harness import FakeReviewer, settings_for
-from webhook.http.lifecycle import stop_signals
+from webhook.http.server import stop_signals
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.app import App, serve
-from webhook.server.http.probes import Readiness
+from webhook.server.http.handlers import Readiness
 
 
 async def main(folder: Path, drain_seconds: float) -> None:

@@ -15,16 +15,16 @@ from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.world_kinds import world_kinds
+from webhook.core.model.amounts import TeamName
 from webhook.core.model.decision import NotApplicable
-from webhook.core.model.names import TeamName
 from webhook.core.model.policy import OnLimit, OnNoRoom
-from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import LedgerDecision
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.quota.charges import LedgerDecision
 from webhook.kube.objects import keys
-from webhook.kube.pod.waiting_reason import Waits, waiting_annotations
+from webhook.kube.pod.waiting import Waits, waiting_annotations
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.leader.leader_context import LeaderContext
+from webhook.server.leader.registration_loop import LeaderContext
 from webhook.server.leader.start_loop import StartLoop
 
 PODS, NAMESPACES, NODES = "/api/v1/pods", "/api/v1/namespaces", "/api/v1/nodes"

@@ -1,8 +1,8 @@
 """The coarse line: order between teams, limits, room on nodes, pods that go ahead, and its bounds."""
 
 from tests.simulation.loads import GPU, T0, policy_of, team, world_of
+from webhook.core.model.amounts import CPU
 from webhook.core.model.demand import demand_of
-from webhook.core.model.names import CPU
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.simulation.forecast.coarse_line import CoarseLine, CoarsePod, CoarseRun
 

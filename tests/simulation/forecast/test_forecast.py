@@ -8,9 +8,8 @@ from random import Random
 import pytest
 
 from tests.simulation.loads import GPU, T0, policy_of, task, team, world_of
-from webhook.core.explain.likely_start import Run, StartRange, UnknownStart
-from webhook.core.model.pod import Pod
-from webhook.core.model.run_time import NO_RUN_TIME, RunTime
+from webhook.core.explain.line_places import Run, StartRange, UnknownStart
+from webhook.core.model.pod import NO_RUN_TIME, Pod, RunTime
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.simulation.engine import Simulation
 from webhook.simulation.forecast import forecast as module

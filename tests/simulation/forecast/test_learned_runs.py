@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.explain.likely_start import Run
-from webhook.simulation.forecast import learned_runs
-from webhook.simulation.forecast.learned_runs import MAX_RUNS, Learned, balanced, latest
+from webhook.core.explain.line_places import Run
+from webhook.simulation.forecast import run_times
+from webhook.simulation.forecast.run_times import MAX_RUNS, Learned, balanced, latest
 
 NOW = 1_000_000
 
@@ -46,4 +46,4 @@ def test_in_a_group_no_team_has_more_than_the_others_on_average(drawn):
     for team, number in numbers.items():
         others = [known[other] for other in known if other != team and known[other]]
         if others:
-            assert number <= max(learned_runs.OF_GROUP, sum(others) // len(others))
+            assert number <= max(run_times.OF_GROUP, sum(others) // len(others))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.explain.likely_start import Run
-from webhook.core.model.run_time import MAX_SECONDS
+from webhook.core.explain.line_places import Run
+from webhook.core.model.pod import MAX_SECONDS
 from webhook.simulation.forecast.run_times import MIN_ENDED, Likeness, RunTimes
 
 NOW = 1_800_000_000

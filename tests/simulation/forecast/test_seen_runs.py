@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from webhook.core.explain.likely_start import Run
-from webhook.core.model.names import TeamName, Uid, User
-from webhook.simulation.forecast.seen_runs import ENDED, SeenRuns
+from webhook.core.explain.line_places import Run
+from webhook.core.model.amounts import TeamName, Uid, User
+from webhook.simulation.forecast.run_times import ENDED, SeenRuns
 
 
 def test_runs_that_end_are_remembered_up_to_a_number():

@@ -6,8 +6,8 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.explain.likely_start import Run
-from webhook.core.model.run_time import MAX_SECONDS, NO_RUN_TIME, RunTime
+from webhook.core.explain.line_places import Run
+from webhook.core.model.pod import MAX_SECONDS, NO_RUN_TIME, RunTime
 from webhook.simulation.forecast.run_times import Likeness, RunTimes
 
 NOW = 10_000_000

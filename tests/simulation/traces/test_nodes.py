@@ -2,8 +2,7 @@
 
 import pytest
 
-from webhook.simulation.traces.nodes import NodeRow, read_nodes
-from webhook.simulation.traces.row import TraceError
+from webhook.simulation.traces.formats import NodeRow, TraceError, read_nodes
 
 
 def read(*lines):

@@ -4,8 +4,8 @@ from statistics import mean
 
 import pytest
 
-from webhook.simulation.traces.row import Row, TraceError
-from webhook.simulation.traces.synthetic import DEFAULT_MIX, Load, Size, drawn, parse_mix
+from webhook.simulation.traces.formats import Row, TraceError
+from webhook.simulation.traces.load import DEFAULT_MIX, Load, Size, drawn, parse_mix
 
 DAY = 86_400
 

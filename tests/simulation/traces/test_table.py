@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from webhook.core.model.tier import Tier
-from webhook.simulation.traces import table
-from webhook.simulation.traces.row import TraceError
-from webhook.simulation.traces.table import read_philly, read_trace
+from webhook.core.model.constraints import Tier
+from webhook.simulation.traces import load
+from webhook.simulation.traces.formats import TraceError
+from webhook.simulation.traces.load import read_philly, read_trace
 
 OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
@@ -135,13 +135,13 @@ def test_what_is_wrong_is_said_with_its_line(lines, want):
 
 def test_every_problem_is_said_at_once_up_to_twenty():
     told = problems("gpus,created,seconds", *["x,y,z"] * 30)
-    assert len(told) == table.MAX_PROBLEMS + 1
+    assert len(told) == load.MAX_PROBLEMS + 1
     assert told[2].startswith("t.csv:2: seconds: got 'z'")
     assert told[-1] == "t.csv: and maybe more"
 
 
 def test_a_trace_that_is_too_long(monkeypatch):
-    monkeypatch.setattr(table, "MAX_ROWS", 2)
+    monkeypatch.setattr(load, "MAX_ROWS", 2)
     assert problems("gpus,created,seconds", *["1,0,5"] * 3) == ["t.csv:4: more than 2 tasks; cut the trace first"]
 
 

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.loads import policy_of, team, world_of
-from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.amounts import ONE_GPU
 from webhook.core.world.world import World
-from webhook.simulation.traces.nodes import NodeRow
-from webhook.simulation.traces.row import Row, TraceError
-from webhook.simulation.traces.site import nodes_of, with_shares
-from webhook.simulation.traces.tasks import ORIGIN, Reading, tasks_of
+from webhook.simulation.traces.formats import NodeRow, Row, TraceError, nodes_of, with_shares
+from webhook.simulation.traces.load import ORIGIN, Reading, tasks_of
 
 POLICY = policy_of(team("vision", 12), team("nlp", 4))
 

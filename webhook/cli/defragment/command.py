@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import click
 
-from webhook.cli.command import PolicyOptions, command, of, option
-from webhook.cli.options import Layout, layout_option
+from webhook.cli.options import Layout, PolicyOptions, command, layout_option, of, option
 
 _EXAMPLES = """\b
 Examples:

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.command import command, of, option, path_option
-from webhook.cli.doctor.findings import Check
-from webhook.cli.options import Layout, kubeconfig_option, layout_option, policy_option
+from webhook.cli.doctor.checks import Check
+from webhook.cli.options import (
+    Layout,
+    command,
+    kubeconfig_option,
+    layout_option,
+    of,
+    option,
+    path_option,
+    policy_option,
+)
 
 _EXAMPLES = """\b
 Examples:

@@ -7,21 +7,24 @@ from typing import Any, Final
 
 from cryptography import x509
 
-from certs.authority import names_missing
-from certs.pair import CertificateError, is_issued_by, read_certificates, why_not_renewed, why_unusable
-from webhook.cli.doctor.findings import Check, Finding, missing_right, ok, skipped, unknown, wrong
-from webhook.cli.doctor.processes import Process
-from webhook.cli.formatting import plural
+from certs.authority import (
+    CertificateError,
+    is_issued_by,
+    names_missing,
+    read_certificates,
+    why_not_renewed,
+    why_unusable,
+)
+from webhook.cli.doctor.checks import Check, Finding, Process, missing_right, ok, skipped, unknown, wrong
+from webhook.cli.output import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
-from webhook.core.model.names import UNASSIGNED, Namespace
+from webhook.core.model.amounts import UNASSIGNED, Namespace, printable
 from webhook.core.model.policy import Enforcement, Policy
-from webhook.core.model.text import printable
 from webhook.kube.objects import keys
-from webhook.kube.objects.server_version import ServerVersion, why_too_old
-from webhook.kube.registration import installation
-from webhook.kube.registration.held_guards import PARAMETRIC
-from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
-from webhook.kube.registration.registration_sync import GUARD, excluding_keys
+from webhook.kube.objects.keys import ServerVersion, why_too_old
+from webhook.kube.registration import inventory
+from webhook.kube.registration.guards import PARAMETRIC
+from webhook.kube.registration.inventory import GUARD, Probe, ProbeOutcome, WebhookEndpoint, excluding_keys
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/guards.md#the-webhooks"
 _NOT_COMPARED: Final = "not compared with the policy"
@@ -73,10 +76,10 @@ def check_webhooks(
     if is_static or files is not None:
         named = " and ".join(name for name, each in existing.items() if each is not None)
         twice = [f"the API server has the webhooks from files, and {named} besides: each pod is reviewed twice"]
-        problems = [] if files is None else installation.registration_problems(policy, _by_name(files, existing))
+        problems = [] if files is None else inventory.registration_problems(policy, _by_name(files, existing))
         text = f"from files of the API server, {_NOT_COMPARED if files is None else _IN_STEP}"
         return [*wrong(check, twice if named else [], _ONCE), *_of_files(check, problems)] or ok(check, text)
-    if different := wrong(check, installation.registration_problems(policy, existing), _APPLY):
+    if different := wrong(check, inventory.registration_problems(policy, existing), _APPLY):
         return different
     if policy.enforce is Enforcement.OFF:
         return skipped(check, "the policy is off, and nothing is registered")
@@ -93,8 +96,8 @@ def check_webhooks(
             return missing_right(check, namespaces.right, role="view")
         problems = [f"pods in {counted} {why}" for report in leaders for counted in report.unreviewed]
     else:
-        world = installation.world_of_namespaces(policy, namespaces.value or [])
-        left_out = installation.unreviewed_namespaces(present, world)
+        world = inventory.world_of_namespaces(policy, namespaces.value or [])
+        left_out = inventory.unreviewed_namespaces(present, world)
         if of_no_team := left_out.pop(UNASSIGNED, []):
             text += f", of no team {_named(of_no_team)}"
         problems = [
@@ -134,7 +137,7 @@ def check_guards(
     check = Check.GUARDS
     if policy is None:
         return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
-    wanted = installation.wanted_guards(policy)
+    wanted = inventory.wanted_guards(policy)
     is_static = is_static or files is not None
     by_files = [key for key in wanted if key[1] not in PARAMETRIC] if is_static else []
     twice = sorted(key[1] for key in by_files if key[0] == GUARD and _exists(found[key]))
@@ -149,13 +152,13 @@ def check_guards(
         text = "no guard is installed: users can forge what Fairgate writes"
         return wrong(check, [text], f"{_APPLY}; if you left them out on purpose, --skip guards")
     registered = [part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value]
-    problems = wrong(check, installation.guard_problems(policy, existing, registered, by_files=by_files), _APPLY)
+    problems = wrong(check, inventory.guard_problems(policy, existing, registered, by_files=by_files), _APPLY)
     both = [f"the API server has {', '.join(twice)} from files, and as objects besides"] if twice else []
     if isinstance(served, ReadValue) and keys.HELD_NODES not in (served.value or ()):
         problems += wrong(check, [_UNDEFINED], _APPLY)
     if files is not None:
         there = {(each["kind"], each["metadata"]["name"]): each for each in files}
-        problems += _of_files(check, installation.guard_problems(policy, there, by_files=wanted))
+        problems += _of_files(check, inventory.guard_problems(policy, there, by_files=wanted))
     others = f"; the others from files of the API server, {_NOT_COMPARED if files is None else _IN_STEP}"
     text = f"{plural(len(wanted) // 2, 'guard')}, {_IN_STEP}{others if by_files else ''}"
     return [*problems, *wrong(check, both, _ONCE)] or ok(check, text)
@@ -190,8 +193,8 @@ def check_certificates(
     if unread:
         findings += missing_right(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
     registered = [part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value]
-    callers = [each for found in registered for each in installation.webhook_endpoints(found)]
-    callers += [each for found in files or () for each in installation.webhook_endpoints(found) if each.ca_bundle]
+    callers = [each for found in registered for each in inventory.webhook_endpoints(found)]
+    callers += [each for found in files or () for each in inventory.webhook_endpoints(found) if each.ca_bundle]
     findings += _trust(chains, callers)
     if not chains and not findings:
         return unknown(check, "not checked: no server reports its certificate", "see the check `server`")

@@ -1,26 +1,31 @@
-"""Runs `fairgate doctor`: reads what the user may read, runs every check, prints the findings."""
+"""Runs `fairgate doctor`: the checks in order, and their table.
+
+Findings as a table for terminals: a line for each, with the remedy below.
+"""
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import click
 import msgspec
+from rich.text import Text
 
-from webhook.cli.doctor import autoscalers, minimums, pods, processes, registration
+from webhook.cli.doctor import checks, registration
+from webhook.cli.doctor.checks import INCOMPLETE, Check, Finding, State, exit_status, missing_right, ok
 from webhook.cli.doctor.command import Options
-from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, exit_status, missing_right, ok
-from webhook.cli.doctor.table import to_table
+from webhook.cli.grid import Grid, prose
 from webhook.cli.live_cluster import published_policy
+from webhook.cli.manifests import read
 from webhook.cli.options import columns, is_colored
-from webhook.cli.screen import progress
-from webhook.cli.serialization import to_data
-from webhook.cli.static_manifests import read
+from webhook.cli.output import plural, to_data
+from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import default_kubeconfig
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.api.client import ClusterError, connect
+from webhook.cluster.api.requests import own_namespace
 from webhook.cluster.reads.installation import (
     InstallationState,
     ReadForbidden,
@@ -32,13 +37,46 @@ from webhook.cluster.reads.installation import (
     read_static_registration,
 )
 from webhook.core.model.policy import Policy
-from webhook.input_error import InputError
+from webhook.files import InputError
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
-from webhook.kube.registration.installation import Probe, probe_resource
-from webhook.kube.registration.static_registration import NOT_STATIC, StaticRegistration
-from webhook.observe.process import Component
-from webhook.policy.load import load
+from webhook.kube.registration.inventory import Probe, probe_resource
+from webhook.kube.registration.static_files import NOT_STATIC, StaticRegistration
+from webhook.observe.processes import Component
+from webhook.policy.watch import load
+
+_STYLES: Final = {State.OK: "green", State.WRONG: "bold red", State.UNKNOWN: "magenta", State.SKIPPED: "dim"}
+
+
+def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> str:
+    """Return the findings as a table of this width."""
+    found = list(findings)
+    screen = Screen(width=width, is_colored=is_colored)
+    table = Grid("check", "state", prose("found"))
+    before = None
+    for each in found:
+        name = "" if each.check is before else each.check.value
+        before = each.check
+        message = Text(each.message)
+        if each.remedy:
+            message.append(f"\n-> {each.remedy}", style="cyan")
+        table.add_row(Text(name), Text(each.state.value, style=_STYLES[each.state]), message)
+    screen.show(table, "", _summary(found))
+    return screen.text
+
+
+def _summary(findings: list[Finding]) -> str:
+    counts = Counter(each.state for each in findings)
+    if counts[State.WRONG]:
+        unknown = f"; {plural(counts[State.UNKNOWN], 'check')} not possible" if counts[State.UNKNOWN] else ""
+        return f"{plural(counts[State.WRONG], 'problem')}{unknown}"
+    if counts[State.UNKNOWN]:
+        return f"no problem found, but {plural(counts[State.UNKNOWN], 'check')} not possible"
+    return "healthy"
+
+
+# Runs `fairgate doctor`: reads what the user may read, runs every check, prints the findings.
+
 
 _OF_REPORTS: Final = (
     Check.SERVER,
@@ -117,23 +155,23 @@ def judge(observed: Observations) -> list[Finding]:
     evidence, policy = observed.evidence, observed.policy
     now = evidence.now if evidence.now is not None else time.time()
     findings = registration.check_kubernetes(evidence.version)
-    servers: tuple[processes.Process, ...] = ()
-    evictors_alive: tuple[processes.Process, ...] = ()
-    processes_alive: tuple[processes.Process, ...] = ()
+    servers: tuple[checks.Process, ...] = ()
+    evictors_alive: tuple[checks.Process, ...] = ()
+    processes_alive: tuple[checks.Process, ...] = ()
     if isinstance(evidence.replicas, ReadForbidden):
         for check in _OF_REPORTS:
             findings += missing_right(check, evidence.replicas.right, role=keys.VIEWER)
     else:
         report = evidence.replicas.value or Report()
-        found = processes.processes_of(report, Component.SERVER, now=now)
-        evictors = processes.processes_of(report, Component.EVICTOR, now=now)
+        found = checks.processes_of(report, Component.SERVER, now=now)
+        evictors = checks.processes_of(report, Component.EVICTOR, now=now)
         servers, evictors_alive = found.alive, evictors.alive
         processes_alive = (*servers, *evictors_alive)
-        findings += processes.check_server(found, evidence.deployments)
-        findings += processes.check_leader(found)
-        findings += processes.check_evictor(evictors, policy)
-    findings += processes.check_policy(processes_alive, evidence.policy)
-    findings += processes.check_room(evidence.room, now=now)
+        findings += checks.check_server(found, evidence.deployments)
+        findings += checks.check_leader(found)
+        findings += checks.check_evictor(evictors, policy)
+    findings += checks.check_policy(processes_alive, evidence.policy)
+    findings += checks.check_room(evidence.room, now=now)
     static, files = observed.static, observed.files
     findings += registration.check_certificates(servers, evidence.configurations, now=now, files=files)
     findings += registration.check_webhooks(
@@ -145,14 +183,14 @@ def judge(observed: Observations) -> list[Finding]:
     findings += registration.check_guards(
         evidence.guards, evidence.configurations, policy, served=evidence.served, is_static=static.guards, files=files
     )
-    findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
-    findings += pods.check_pods(evidence.large_pods)
+    findings += checks.check_ledger(processes_alive, evidence.ledgers, policy)
+    findings += checks.check_pods(evidence.large_pods)
     if not isinstance(evidence.replicas, ReadForbidden):
-        findings += processes.check_nodes(servers)
-        findings += processes.check_idle(evictors_alive, policy)
-        findings += autoscalers.check_autoscalers(servers)
-        findings += minimums.check_minimums(processes_alive) + minimums.check_room_rights(processes_alive)
-        findings += processes.check_notify(processes_alive, policy)
+        findings += checks.check_nodes(servers)
+        findings += checks.check_idle(evictors_alive, policy)
+        findings += checks.check_autoscalers(servers)
+        findings += checks.check_minimums(processes_alive) + checks.check_room_rights(processes_alive)
+        findings += checks.check_notify(processes_alive, policy)
     return findings + ok(Check.COEXISTENCE, evidence.others.text)
 
 

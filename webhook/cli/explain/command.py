@@ -6,8 +6,18 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.command import WorldOptions, argument, command, of, option
-from webhook.cli.options import Layout, chosen_namespace, history_option, layout_option, policy_option
+from webhook.cli.options import (
+    Layout,
+    WorldOptions,
+    argument,
+    chosen_namespace,
+    command,
+    history_option,
+    layout_option,
+    of,
+    option,
+    policy_option,
+)
 from webhook.kube.objects.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b

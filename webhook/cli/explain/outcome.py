@@ -1,30 +1,30 @@
-"""The explanation of one subject, and the texts that depend on the time: reclaim, evictions, past Events."""
+"""What `fairgate explain` says of one pod, and its verdict.
 
-from collections.abc import Iterable, Iterator
+The outcome of a decision with its reasons, and the names of outcomes in explanations.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
-from webhook.cli.defragment.report import gpu_hours, hours_text
-from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
-from webhook.cli.explain.reclaim import EvictedFor
+from webhook.cli.defragment.run import gpu_hours, hours_text
+from webhook.cli.explain.reclaim import ClusterDetails, EvictedFor, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, PodState, Subject
-from webhook.cli.explain.verdict import verdict_of
-from webhook.cli.formatting import plural, plural_gpus
-from webhook.core.defragment.move_plan import Move, Room
+from webhook.cli.output import plural, plural_gpus
+from webhook.core.defragment.candidates import Move, Room
 from webhook.core.explain.explanation import Explanation
-from webhook.core.explain.likely_start import UnknownStart
-from webhook.core.explain.queue_rows import QueueRow
-from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Outcome, Queue
-from webhook.core.model.reason import Code
-from webhook.core.model.text import place_text, printable, span
-from webhook.core.model.tier import Tier
-from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, Possible, RoomKept
+from webhook.core.explain.line_places import UnknownStart
+from webhook.core.explain.line_rows import QueueRow
+from webhook.core.model.amounts import NodeName, format_gpus, place_text, printable, span
+from webhook.core.model.constraints import Tier
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.reclaim.holds import EvictionTarget
 from webhook.core.reclaim.refused_nodes import unseen_text
-from webhook.core.reclaim.reservation import EvictionTarget
-from webhook.core.reclaim.victim import Victim
+from webhook.core.reclaim.snapshot import Impossible, Outlook, Possible, RoomKept
+from webhook.core.reclaim.victims import Victim
 from webhook.core.world.minimums import Replicas
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.kube.nodes.holds import rfc3339
 from webhook.page.views.waiting_row import (
     LEAST_SCORED,
     WaitingReport,
@@ -33,6 +33,54 @@ from webhook.page.views.waiting_row import (
     start_text,
     waiting_report,
 )
+
+Word = Literal["admitted", "queued", "refused", "asked again", "not judged"]
+"""The name of the outcome of a pod that would be created now."""
+
+WORDS: Final[Mapping[Outcome, Word]] = {
+    Outcome.ADMIT: "admitted",
+    Outcome.QUEUE: "queued",
+    Outcome.DENY: "refused",
+    Outcome.RETRY: "asked again",
+    Outcome.SKIP: "not judged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome with its reasons; tier and nodes where the pod is admitted."""
+
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    tier: Tier | None = None
+    nodes: tuple[NodeName, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+
+    @property
+    def word(self) -> Word:
+        """The name of the outcome."""
+        return WORDS[self.outcome]
+
+
+def verdict_of(decision: Decision) -> Verdict:
+    """Return the verdict of a decision."""
+    match decision:
+        case Admit(charge=charge, node_choice=node_choice, reason=reason, warnings=warnings):
+            return Verdict(Outcome.ADMIT, (reason,), charge.tier, node_choice.nodes, warnings)
+        case Queue(reason=reason, warnings=warnings):
+            return Verdict(Outcome.QUEUE, (reason,), warnings=warnings)
+        case Deny(reasons=reasons):
+            return Verdict(Outcome.DENY, reasons)
+        case Retry(reason=reason):
+            return Verdict(Outcome.RETRY, (reason,))
+        case NotApplicable(reason=reason, warnings=warnings):
+            return Verdict(Outcome.SKIP, (reason,), warnings=warnings)
+        case _ as never:
+            assert_never(never)
+
+
+# The explanation of one subject, and the texts that depend on the time: reclaim, evictions, past Events.
+
 
 NAMED: Final = 10
 _BORROWS: Final = "It borrows: it is evicted once a team needs its share back. No eviction is announced."

@@ -4,21 +4,20 @@ from typing import Annotated, Literal, assert_never
 
 import msgspec
 
-from webhook.cli.defragment.report import MoveReport, move_report
-from webhook.cli.explain.outcome import ExplainedSubject, is_announced
+from webhook.cli.defragment.run import MoveReport, move_report
+from webhook.cli.explain.outcome import ExplainedSubject, Word, is_announced, verdict_of
 from webhook.cli.explain.subjects import PodState
-from webhook.cli.explain.verdict import Word, verdict_of
-from webhook.cli.reason_report import ReasonReport
-from webhook.core.admission.old_pods import OldPods
+from webhook.cli.grid import ReasonReport
+from webhook.core.admission.pod_rules import OldPods
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
-from webhook.core.model.amount import format_gpus, format_limit
+from webhook.core.model.amounts import format_gpus, format_limit
+from webhook.core.model.constraints import Tier
 from webhook.core.model.demand import Demand
-from webhook.core.model.tier import Tier
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE
-from webhook.core.reclaim.reclaim_outlook import Impossible, Possible, RoomKept
+from webhook.core.reclaim.snapshot import Impossible, Possible, RoomKept
 from webhook.core.world.minimums import Replicas
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.kube.nodes.holds import rfc3339
 from webhook.page.views.waiting_row import HolderReport, WaitingReport, waiting_report
 
 

@@ -5,31 +5,29 @@ from typing import Final
 
 from webhook.cli.explain.outcome import (
     ExplainedSubject,
+    Verdict,
     event_lines,
     eviction_line,
     line_lines,
     move_lines,
     reclaim_lines,
     some,
+    verdict_of,
 )
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing, PodState
-from webhook.cli.explain.verdict import Verdict, verdict_of
-from webhook.cli.formatting import column_gpus, plural, plural_gpus
 from webhook.cli.grid import Grid, number, prose
+from webhook.cli.grid import Line as Text
+from webhook.cli.output import column_gpus, plural, plural_gpus
 from webhook.cli.screen import Part, Screen
-from webhook.cli.terminal import Line as Text
+from webhook.core.admission.domain_rules import DomainSteps
 from webhook.core.admission.queueing import QUEUE_MODE
-from webhook.core.explain.domains import DomainSteps
 from webhook.core.explain.explanation import Explanation, NodeStep, PoolStep
-from webhook.core.model import decision_annotation
-from webhook.core.model.amount import Unlimited, format_limit
-from webhook.core.model.decision import Admit, Decision, Deny, Outcome
-from webhook.core.model.decision_annotation import DecisionAnnotation
+from webhook.core.model import decision as decision_annotation
+from webhook.core.model.amounts import CPU, MEMORY, Unlimited, agreeing, amount_text, format_limit, printable
+from webhook.core.model.constraints import Tier
+from webhook.core.model.decision import Admit, Decision, DecisionAnnotation, Deny, Outcome
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import CPU, MEMORY
-from webhook.core.model.text import agreeing, amount_text, printable
-from webhook.core.model.tier import Tier
 
 _STYLES: Final = {
     Outcome.ADMIT: "green",

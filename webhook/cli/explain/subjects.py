@@ -1,24 +1,46 @@
-"""Subjects of an explanation: a pod of the world, or one pod of each role that a manifest describes. Pure."""
+"""The pods that `fairgate explain` is asked about.
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+Subjects of an explanation: a pod of the world, or one pod of each role that a manifest describes. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from webhook.core.explain.idle_pods import idle_text
-from webhook.core.explain.unusual_pods import stage_text
-from webhook.core.gangs.gang_plans import GangPlan
-from webhook.core.model.decision import Deny
-from webhook.core.model.names import Namespace, Uid
+from webhook.cli.defragment.run import read_movement
+from webhook.cli.explain.reclaim import Evictions
+from webhook.cli.output import plural
+from webhook.cli.world_source import Objects
+from webhook.core.admission.assessment import assess
+from webhook.core.admission.domain_rules import DomainSteps, domain_steps
+from webhook.core.defragment.candidates import Room, Target
+from webhook.core.defragment.targets import Movement, make_room, target_in_line, target_of_scheduler, target_to_come
+from webhook.core.explain.explanation import Explanation
+from webhook.core.explain.pod_rows import idle_text, stage_text
+from webhook.core.explain.policy_replay import requester_of
+from webhook.core.line.gangs import GangPlan
+from webhook.core.model.amounts import GangId, Namespace, Uid
+from webhook.core.model.decision import Admit, Deny, Queue
+from webhook.core.model.pod import CONTROLLER
 from webhook.core.world.world import World
-from webhook.kube.kinds.kind_row import KindTable
-from webhook.kube.kinds.model import Unknown, listed, mapping, text
-from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.kind_row import KindTable, Related
+from webhook.kube.kinds.model import Json, PodSet, Unknown, Workload, listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.simulation.simulate import Template, read_template
+from webhook.simulation.trial_pods import (
+    Answer,
+    GangRole,
+    Simulator,
+    Template,
+    judge_whole,
+    read_template,
+    waiting_members,
+    waits_for_gang,
+)
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -171,3 +193,176 @@ def pods_of_manifests(
                 weights = world.policy.resources
                 plan = plan_of_workload(each, template.pod, kinds=kinds, namespace=namespace, weights=weights)
             yield Subject(f"{title}{role}", home, template, pods.count, plan=plan)
+
+
+# Moves of other pods that would make room for an explained one. Pure.
+
+
+MAX_OBJECTS: Final = 20_000
+"""Objects of a world up to which moves are sought: each pod is read again, which takes 0.1 ms. `fairgate defragment`
+reads more."""
+
+
+class OtherPods:
+    """The other pods of a world, read once, when moves are first sought."""
+
+    def __init__(self, objects: Objects, now: int) -> None:
+        self._objects = objects
+        self._now = now
+        self._movement: Movement | None = None
+
+    def room_for(self, subject: Subject, explanation: Explanation, evictions: Evictions) -> Room | None:
+        """Return moves that would make room for a pod that waits, or would wait, for room; None where it needs none."""
+        if len(self._objects) > MAX_OBJECTS or not isinstance(explanation.decision, Admit | Queue):
+            return None
+        target = _target(subject, explanation, evictions)
+        if target is None:
+            return None
+        if self._movement is None:
+            self._movement, _ = read_movement(self._objects, evictions, now=self._now, per_workload=1)
+        rooms = make_room((target._replace(gang="", domain=None),), self._movement).rooms
+        return next((room for room in rooms if room.moves), None)
+
+
+def _target(subject: Subject, explanation: Explanation, evictions: Evictions) -> Target | None:
+    world, held, pod = evictions.world, evictions.held, explanation.pod
+    if subject.existing is None:
+        return target_to_come(pod, requester_of(pod, explanation.user or ""), world, held=held)
+    uid = Uid(subject.existing.uid)
+    if (waiting := world.waiting.get(uid)) is not None:
+        return target_in_line(waiting, world, held=held)
+    gpu_pod = evictions.reclaim_index.get(uid)
+    return None if gpu_pod is None else target_of_scheduler(gpu_pod, pod, world, held=held)
+
+
+# Manifests whose pods are a gang in line: explained as the leader judges them once all of the pods have come.
+
+
+def as_whole_gangs(subjects: Sequence[Subject], alone: Sequence[Explanation], world: World) -> list[Explanation]:
+    """Return the explanations of subjects, those of a gang with the decision on all of its pods together.
+
+    `alone` are those of each pod by itself. The world is afterwards as before.
+    """
+    found = list(alone)
+    gangs: dict[GangId, dict[int, GangRole]] = {}
+    for number, (subject, explanation) in enumerate(zip(subjects, alone, strict=True)):
+        if subject.plan is None or not subject.count or isinstance(subject.template, Deny):
+            continue
+        gang, answer = subject.template.pod.gang, Answer(explanation.decision, subject.count)
+        if gang is not None and waits_for_gang(answer) is not None:
+            gangs.setdefault(gang.id, {})[number] = GangRole(subject.template, subject.count, answer)
+    for roles in gangs.values():
+        plan = next((plan for number in roles if (plan := subjects[number].plan) is not None), GangPlan())
+        simulator = Simulator(world, now_text="")
+        domains = _domains([*roles.values()], simulator)
+        whole = judge_whole([*roles.values()], plan, simulator)
+        for uid in simulator.created:
+            world.remove_pod(uid)
+        for index, number in enumerate(roles):
+            answers = () if whole is None else whole.answers[index]
+            decision = answers[0].decision if answers else alone[number].decision
+            found[number] = replace(alone[number], decision=decision, domains=domains)
+    return found
+
+
+def _domains(roles: Sequence[GangRole], simulator: Simulator) -> DomainSteps | None:
+    """Return the domains for all pods of a gang, as if they waited."""
+    world, pod = simulator.world, roles[0].template.pod
+    members = waiting_members(roles, simulator)[1:]
+    for member in members:
+        world.set_waiting(member)
+    steps = domain_steps(assess(pod, CONTROLLER, world), world)
+    for member in members:
+        world.waiting.discard(member.uid)
+    return steps
+
+
+# A workload of the cluster: its pods, and the one to explain: the next, one that waits, or one that runs.
+#
+# Its pods are known by the labels of its template and by their controller, which is the workload or carries its name.
+
+
+_TEMPLATE_HASH: Final = "pod-template-hash"
+
+
+def subjects_of_workload(
+    document: Json, found: Sequence[Mapping[str, Any]] | None, *, namespace: str, world: World, kinds: KindTable
+) -> Iterator[Subject | Unknown]:
+    """Yield the subject of each role of a workload that exists; `found` is None if pods were not read."""
+    workload = expand(document, kinds=kinds, namespace=namespace)
+    if isinstance(workload, Unknown):
+        yield workload
+    if workload is None or isinstance(workload, Unknown):
+        return
+    title = f"{workload.kind} {workload.namespace}/{workload.name}"
+    if workload.is_elsewhere:
+        yield Unknown(f"{title}: {workload.warnings[0]}")
+        return
+    of_it = [pod for pod in pods_in(found or (), workload.namespace) if _is_made_by(pod, workload)]
+    for each in workload.pod_sets:
+        role = f"{title}, role {each.role}" if each.role else title
+        if not each.template:
+            yield Unknown(f"{role}: {each.problem}")
+        elif found is None:
+            home = Namespace(workload.namespace)
+            yield Subject(
+                role, home, read_template(each.template, namespace=home, world=world, is_new=True), each.count
+            )
+        else:
+            yield _subject(role, each, [pod for pod in of_it if _has_labels(pod, each)], document, world=world)
+
+
+def _subject(title: str, pods: PodSet, there: Sequence[Json], document: Json, *, world: World) -> Subject:
+    namespace = text(mapping(pods.template.get("metadata")).get("namespace"))
+    alive = [pod for pod in there if not has_ended(pod)]
+    wanted = _wanted(pods.count, document)
+    waiting = [pod for pod in alive if not mapping(pod.get("spec")).get("nodeName")]
+    summary = _pods_summary(wanted, alive, waiting)
+    if wanted is not None and len(alive) >= wanted and alive:
+        chosen = (waiting or alive)[0]
+        name = text(mapping(chosen.get("metadata")).get("name"))
+        return subject_of_pod(chosen, namespace=namespace, world=world, title=title, pods=f"{summary}. Pod {name}:")
+    template = read_template(pods.template, namespace=Namespace(namespace), world=world, is_new=True)
+    missing = None if wanted is None else wanted - len(alive)
+    return Subject(title, Namespace(namespace), template, missing, pods=f"{summary}. The next one:")
+
+
+def _wanted(count: int | None, document: Json) -> int | None:
+    """Return how many pods should exist now; a Job wants at most its remaining completions."""
+    spec, status = mapping(document.get("spec")), mapping(document.get("status"))
+    completions, done = spec.get("completions"), status.get("succeeded")
+    if document.get("kind") != "Job" or count is None or not isinstance(completions, int):
+        return count
+    return max(0, min(count, completions - (done if isinstance(done, int) else 0)))
+
+
+def _pods_summary(wanted: int | None, alive: Sequence[Json], waiting: Sequence[Json]) -> str:
+    tiers = Counter(text(mapping(mapping(pod.get("metadata")).get("labels")).get(keys.TIER)) for pod in alive)
+    parts = [f"{len(alive) - len(waiting)} on nodes", f"{len(waiting)} on none yet"]
+    parts += [f"{count} {tier}" for tier, count in sorted(tiers.items()) if tier]
+    of = "" if wanted is None else f" of {wanted}"
+    return f"{plural(len(alive), 'pod') if not of else f'{len(alive)}{of} pods'} exist: {', '.join(parts)}"
+
+
+def _has_labels(pod: Json, pods: PodSet) -> bool:
+    """Whether a pod has all labels of a template, except those that Fairgate writes."""
+    have = mapping(mapping(pod.get("metadata")).get("labels"))
+    wanted = mapping(mapping(pods.template.get("metadata")).get("labels"))
+    return all(have.get(key) == value for key, value in wanted.items() if key not in keys.GUARDED_LABELS)
+
+
+def _is_made_by(pod: Json, workload: Workload) -> bool:
+    """Whether a pod's controller is the workload, or has a name that begins with the workload's."""
+    controller = _controller(pod)
+    kind, name = text(controller.get("kind")), text(controller.get("name"))
+    if kind == workload.kind:
+        return name == workload.name
+    if kind == "ReplicaSet" and workload.kind == "Deployment":
+        labels = mapping(mapping(pod.get("metadata")).get("labels"))
+        return name == f"{workload.name}-{text(labels.get(_TEMPLATE_HASH))}"
+    return name == workload.name or name.startswith(f"{workload.name}-")
+
+
+def _controller(pod: Json) -> Json:
+    owners: Iterable[Any] = listed(mapping(pod.get("metadata")).get("ownerReferences"))
+    return next((mapping(owner) for owner in owners if mapping(owner).get("controller") is True), {})

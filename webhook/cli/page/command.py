@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.command import PolicyOptions, command, option, path_option
-from webhook.cli.service import listen_address
+from webhook.cli.options import PolicyOptions, command, listen_address, option, path_option
 from webhook.server.settings import Address
 
 _EXAMPLES = """\b

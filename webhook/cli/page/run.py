@@ -1,43 +1,64 @@
-"""Runs `fairgate page`: reads the source, serves the page, and opens the browser."""
+"""Runs `fairgate page` for one person.
+
+The Events of Fairgate, read once as far as the user's rights allow: decisions for those who may not watch.
+"""
 
 import asyncio
 import contextlib
 import signal
 import time
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from webhook.cli.coverage import COMPLETE, Coverage
-from webhook.cli.live_cluster import policy_of_report, read_ended, read_policy
+from webhook.cli.live_cluster import COMPLETE, Coverage, policy_of_report, read_ended, read_policy
 from webhook.cli.live_cluster import read_objects as read_live
+from webhook.cli.options import run_service
 from webhook.cli.output import is_of_output
-from webhook.cli.page.answers import Cluster, CommandAnswers
+from webhook.cli.page.asked import Cluster, CommandAnswers, FollowedFile, RecordedUsage, of_cluster, of_files
 from webhook.cli.page.command import Options
-from webhook.cli.page.events import read_events
-from webhook.cli.page.recorded import RecordedUsage, of_cluster, of_files
-from webhook.cli.page.world_file import FollowedFile
-from webhook.cli.service import run_service
 from webhook.cli.world_source import WorldError, WorldObjects, choose_policy, read_objects, world_of
-from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ApiConnection, ClusterError, connect
+from webhook.cluster.api.requests import own_namespace
+from webhook.cluster.reads.listing import list_objects, read_permitted
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
-from webhook.input_error import InputError
-from webhook.kube.pod.run_times import to_run
-from webhook.page.access.authenticator import Authenticator, TokenAuthenticator, UrlAuthenticator
-from webhook.page.access.rights import ApiRights
-from webhook.page.live.cluster_state import ClusterState, Reading
-from webhook.page.live.cluster_watch import note_event
-from webhook.page.live.kept_objects import KeptObjects
-from webhook.page.live.state_updater import READING, StateUpdater
+from webhook.files import InputError, Snapshots
+from webhook.kube.objects import keys
+from webhook.kube.pod.outcomes import to_run
+from webhook.kube.world_file.world_objects import WorldKind
+from webhook.page.access.access import ApiRights, Authenticator, TokenAuthenticator, UrlAuthenticator
+from webhook.page.live.cluster_state import COMPONENTS, ClusterState, KeptObjects, Reading, note_event
+from webhook.page.live.hub import READING, StateUpdater
 from webhook.page.root import LOCAL, Page, PageSettings
 from webhook.server.settings import FileWorld, LiveCluster
-from webhook.snapshots import Snapshots
+
+_PATH: Final = "/api/v1/events"
+
+
+async def read_events(kubeconfig: Path | None, namespaces: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
+    """Return the Events that may be listed, and a note about those that may not, "" for none. Raises ClusterError."""
+    found: list[dict[str, Any]] = []
+    asked = list(dict.fromkeys([*namespaces, await own_namespace(kubeconfig)]))
+    async with await connect(kubeconfig) as connection:
+
+        async def read(path: str) -> None:
+            for component in COMPONENTS:
+                kind = WorldKind("Event", keys.CORE_API, path, f"source={component}")
+                found.extend(await list_objects(connection, kind))
+
+        scope = await read_permitted(_PATH, read, namespaces=asked)
+    if scope.is_all:
+        return found, ""
+    where = f"of {', '.join(scope.namespaces)} alone" if scope.namespaces else "not shown"
+    return found, f"decisions that only Events report are {where}: you may not list other Events"
+
+
+# Runs `fairgate page`: reads the source, serves the page, and opens the browser.
 
 
 def _settings(options: Options) -> PageSettings:

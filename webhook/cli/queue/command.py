@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.command import PolicyOptions, command, of, option
-from webhook.cli.options import Layout, history_option, layout_option
+from webhook.cli.options import Layout, PolicyOptions, command, history_option, layout_option, of, option
 
 _EXAMPLES = """\b
 Examples:

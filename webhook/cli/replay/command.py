@@ -8,18 +8,37 @@ from typing import Final
 
 import click
 
-from webhook.cli.command import argument, command, of, option, path_option
-from webhook.cli.options import columns, is_colored, limit_option, most_rows, table_or_json_option
-from webhook.cli.replay.outcomes import decide_again
-from webhook.cli.replay.recorded import RecordedPods, joined, policy_in_force, policy_of, recorded_pods, world_of
-from webhook.cli.replay.report import ReplayReport, changes_of, teams_of, to_table
-from webhook.cli.serialization import to_json
-from webhook.cli.usage.times import parse_time, time_text
+from webhook.cli.options import (
+    argument,
+    columns,
+    command,
+    is_colored,
+    limit_option,
+    most_rows,
+    of,
+    option,
+    path_option,
+    table_or_json_option,
+)
+from webhook.cli.output import to_json
+from webhook.cli.replay.recorded import (
+    RecordedPods,
+    ReplayReport,
+    changes_of,
+    decide_again,
+    joined,
+    policy_in_force,
+    policy_of,
+    recorded_pods,
+    teams_of,
+    to_table,
+    world_of,
+)
+from webhook.cli.usage.report import parse_time, time_text
 from webhook.core.model.policy import Policy
 from webhook.history.reader import read_trace, recorded_range
-from webhook.history.schema import HistoryError
-from webhook.history.trace_row import Trace
-from webhook.policy.load import load
+from webhook.history.store import HistoryError, Trace
+from webhook.policy.watch import load
 
 _CHANGES: Final = 1
 _MOST_POLICIES: Final = 2

@@ -4,32 +4,34 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from webhook.cli.formatting import plural
-from webhook.cli.review.ample_nodes import AmpleNodes
-from webhook.cli.review.existing_pods import ExistingPods
-from webhook.cli.review.gpu_lines import GpuLines
-from webhook.cli.review.pod_groups import PodGroups
-from webhook.cli.review.results import Place, PodGroup, ReviewWarning, WorkloadResult
-from webhook.core.admission.old_pods import NO_SURGE
-from webhook.core.dra.claim_spec import ClaimKey, GroupEntry
+from webhook.cli.output import plural
+from webhook.cli.review.answers import AmpleNodes
+from webhook.cli.review.results import ExistingPods, GpuLines, Place, PodGroup, PodGroups, ReviewWarning, WorkloadResult
+from webhook.core.admission.pod_rules import NO_SURGE
+from webhook.core.devices.claim_users import ClaimKey, GroupEntry
+from webhook.core.model.amounts import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.decision import Deny, Outcome, Queue
-from webhook.core.model.names import UNASSIGNED, GangId, Namespace, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
-from webhook.core.model.reason import LIMIT_CODES, Code, Reason
-from webhook.core.model.workload_rules import OnWorkloadLimit
+from webhook.core.model.policy import OnWorkloadLimit
+from webhook.core.model.reasons import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
-from webhook.kube.kinds.budget import Budget, BudgetSpentError
 from webhook.kube.kinds.gpu_requests import asking_annotation, unread_request
-from webhook.kube.kinds.model import PodSet, Unknown, Workload, mapping, text
-from webhook.kube.kinds.related import Related
+from webhook.kube.kinds.kind_row import Related
+from webhook.kube.kinds.model import Budget, BudgetSpentError, PodSet, Unknown, Workload, mapping, text
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects.bounds import shortened
-from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.expand import NOT_JUDGED, expand, judge
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.kube.workloads.parts import NOT_JUDGED, judge
-from webhook.kube.world_file.stream import Document
-from webhook.simulation.simulate import Answer, Simulator, Template, read_template
-from webhook.simulation.whole_gangs import GangRole, judge_whole, waits_for_gang
+from webhook.kube.world_file.world_file import Document
+from webhook.simulation.trial_pods import (
+    Answer,
+    GangRole,
+    Simulator,
+    Template,
+    judge_whole,
+    read_template,
+    waits_for_gang,
+)
 
 _MAX_PODS: Final = 1_000_000
 """Pods of a role that are evaluated; further ones would have the outcome of the last."""

@@ -1,19 +1,143 @@
-"""The results of a review: workloads, groups of equal pods, and their places in files."""
+"""Findings and rows.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, NamedTuple
+Finds the pods in the world that belong to an object of the manifests, by the names that controllers give.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, NamedTuple, assert_never
 
 import msgspec
 
-from webhook.cli.formatting import plural
-from webhook.core.model.amount import Units
-from webhook.core.model.decision import Outcome
+from webhook.cli.output import plural
+from webhook.core.model.amounts import (
+    NodeName,
+    ResourceName,
+    TeamName,
+    Uid,
+    Units,
+    gpus_text,
+    ordinal,
+    place_text,
+    plural_gpus,
+)
+from webhook.core.model.constraints import Tier
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName, TeamName
-from webhook.core.model.reason import Reason, cause_of, refusal_text
-from webhook.core.model.text import ordinal, place_text
-from webhook.core.model.tier import Tier
+from webhook.core.model.pod import Pod, Resident
+from webhook.core.model.reasons import Code, Reason, cause_of, refusal_text, waits_for
+from webhook.kube.kinds.model import Budget, BudgetSpentError, PodSet, Workload, mapping, text
+from webhook.kube.world_file.world_file import Document
+from webhook.simulation.trial_pods import Answer, Template
+
+_BARE: Final = ""
+"""Kind of the controller of pods that have none."""
+
+_GENERATED: Final = re.compile(r"(-[a-z0-9]{5,10}|-driver)?")
+"""Suffix of an intermediate object: a ReplicaSet's hash, a CronJob's minute, a RayCluster's letters."""
+
+
+class ExistingPods:
+    """Pods by namespace and kind and name of their controller, those in line as well."""
+
+    def __init__(self, pods: Iterable[Resident | Pod]) -> None:
+        self._found: dict[tuple[str, str], dict[str, list[Uid]]] = defaultdict(dict)
+        for pod in pods:
+            kind, name = (_BARE, pod.name) if pod.owner is None else (pod.owner.kind, pod.owner.name)
+            self._found[pod.namespace, kind].setdefault(name, []).append(pod.uid)
+
+    def take(self, workload: Workload) -> list[Uid]:
+        """Return the existing pods of a workload, and remove them."""
+        taken: list[Uid] = []
+        for pod_set in filter(_has_template, workload.pod_sets):
+            kind = _controller_kind(pod_set)
+            owners = self._found.get((workload.namespace, kind), {})
+            for name in [name for name in owners if _belongs_to(workload, pod_set, kind=kind, name=name)]:
+                taken += owners.pop(name)
+        return taken
+
+
+def _has_template(pod_set: PodSet) -> bool:
+    return bool(pod_set.template)
+
+
+def _controller_kind(pod_set: PodSet) -> str:
+    """Return the kind of the pods' controller."""
+    owners: Iterator[str] = (
+        text(owner.get("kind"))
+        for owner in mapping(pod_set.template.get("metadata")).get("ownerReferences") or ()
+        if isinstance(owner, dict)
+    )
+    return next(owners, _BARE)
+
+
+def _belongs_to(workload: Workload, pod_set: PodSet, *, kind: str, name: str) -> bool:
+    """Whether a controller of this name is the workload itself, or was created by it for these pods."""
+    if not name.startswith(workload.name):
+        return False
+    rest = name.removeprefix(workload.name)
+    if kind in (workload.kind, _BARE):
+        return not rest
+    numbered = rf"(-{re.escape(pod_set.role)})?-\d+" if kind == "StatefulSet" else rf"-{re.escape(pod_set.role)}-\d+"
+    return bool(_GENERATED.fullmatch(rest) or re.fullmatch(numbered, rest))
+
+
+# Finds the lines of GPU requests in the manifest of one object.
+
+
+class GpuLines:
+    """The lines of one object's GPU requests; `line` is that of the object, for requests that are not found.
+
+    `counted` are the resources that count. What is searched through has a budget.
+    """
+
+    def __init__(
+        self, document: Document, found: Mapping[str, Any], counted: Collection[ResourceName], *, line: int
+    ) -> None:
+        self._document = document
+        self._object = found
+        self._counted = counted
+        self._line = line
+        self._first: int | None = None
+        self._budget = Budget()
+
+    def of(self, template: Mapping[str, Any]) -> int:
+        """Return the line of a template's request, else of the first one in the object."""
+        found = self._below(template.get("spec"))
+        return self.first() if found is None else found
+
+    def first(self) -> int:
+        """Return the line of the first request in the object."""
+        if self._first is None:
+            found = self._below(self._object)
+            self._first = self._line if found is None else found
+        return self._first
+
+    def _below(self, value: object) -> int | None:
+        """Search in the order of the manifest; the template's parts are the document's own objects."""
+        stack = [value]
+        try:
+            while stack:
+                value = stack.pop()
+                if isinstance(value, dict):
+                    self._budget.step(1 + len(value))
+                    for key in value:
+                        if key in self._counted and (line := self._document.line_of(value, key)) is not None:
+                            return line
+                    stack += reversed(value.values())
+                elif isinstance(value, list):
+                    self._budget.step(1 + len(value))
+                    stack += reversed(value)
+        except BudgetSpentError:
+            return None
+        return None
+
+
+# The results of a review: workloads, groups of equal pods, and their places in files.
+
 
 Word = Literal["admitted", "queued", "refused", "unknown"]
 """What would happen to pods, as reviews write it."""
@@ -201,3 +325,169 @@ def _worst(outcomes: Iterable[Outcome]) -> Outcome:
 def demand_text(demand: Demand | None) -> dict[str, str]:
     """Return the devices of a demand as in a manifest."""
     return {} if demand is None else {name: str(amount) for name, amount in demand.devices}
+
+
+# The findings of a review: one per cause, with file and line, for annotations and for people.
+
+
+class Level(StrEnum):
+    """Severity: an error makes the review fail."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class FailOn(StrEnum):
+    """What fails a review in addition to refusals."""
+
+    PREEMPTIBLE = "preemptible"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding. `title` names the object, `head` says what happens to it, `message` why."""
+
+    level: Level
+    source: str
+    line: int
+    code: str
+    title: str
+    head: str
+    message: str
+
+    @property
+    def text(self) -> str:
+        """Title, head and message on one line."""
+        return ": ".join(filter(None, (self.title, self.head, self.message)))
+
+
+def findings(review: Review, fail_on: frozenset[FailOn]) -> list[Finding]:
+    """Return all findings in the order of the manifests."""
+    return [finding for result in review.workloads for finding in findings_of(result, fail_on)]
+
+
+def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[Finding]:
+    """Yield the findings of one workload, refusals before warnings."""
+    for group in result.pods:
+        if group.outcome is Outcome.DENY:
+            yield _finding(result, group, f"{result.share(group)} refused{_total(result, group)}")
+        elif group.outcome is Outcome.SKIP:
+            yield _finding(result, group, "cannot be evaluated" if result.kind else "")
+        elif group.outcome is Outcome.QUEUE:
+            yield _in_line(result, group)
+        elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
+            yield _finding(result, group, f"{result.share(group)} preemptible")
+        elif group.asks_gpus and group.reasons and (why := group.reasons[0]).code is Code.EXEMPT:
+            yield Finding(Level.NOTE, result.place.source, group.line, why.code, result.title, "", why.text)
+    line = next((group.line for group in result.pods if group.asks_gpus), result.place.line)
+    for warning in result.warnings:
+        level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING
+        yield Finding(level, result.place.source, line, warning.code, result.title, "", warning.text)
+    for note in result.notes:
+        yield Finding(Level.NOTE, result.place.source, line, NOTE, result.title, "", note)
+
+
+def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
+    return Finding(Level.ERROR, result.place.source, group.line, group.reasons[0].code, result.title, head, group.why)
+
+
+def _in_line(result: WorkloadResult, group: PodGroup) -> Finding:
+    """Return for what pods would wait in line, and at which places if they came now."""
+    head, (reason, *_) = f"{result.share(group)} would wait in line", group.reasons
+    where = f"; {group.places_text}" if group.places else ""
+    text = f"{cause_of(reason).text}{where} ({reason.code})"
+    return Finding(Level.NOTE, result.place.source, group.line, reason.code, result.title, head, text)
+
+
+def _total(result: WorkloadResult, group: PodGroup) -> str:
+    """Return the total request of a role with more than one pod, and how much of it fits."""
+    equal = [other for other in result.pods if other.role == group.role and other.demand == group.demand]
+    count = sum(other.count or 0 for other in equal)
+    if group.demand is None or group.count is None or count <= 1:
+        return ""
+    fit = sum(other.count or 0 for other in equal if other.outcome is Outcome.ADMIT)
+    if not group.demand.gpus:
+        return ""
+    each, total = gpus_text(group.demand.gpus), plural_gpus(count * group.demand.gpus)
+    return f" (requests {count} x {each} = {total}, {gpus_text(fit * group.demand.gpus)} fit)"
+
+
+# What becomes of the pods of one role: groups of those with equal outcomes, and the warnings on them.
+
+
+_ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
+
+
+class PodGroups:
+    """The pods of a role, grouped by outcome. Without `shows_nodes` it is not known which nodes there are."""
+
+    def __init__(self, blank: PodGroup, *, shows_nodes: bool) -> None:
+        self.found: dict[object, PodGroup] = {}
+        self._blank = blank
+        self._shows_nodes = shows_nodes
+        self._nodes: dict[object, dict[NodeName, None]] = {}
+        self._warned: dict[Reason, int] = {}
+        self._total = 0
+
+    def add(self, answer: Answer, template: Template) -> None:
+        """Add an answer for one or more pods."""
+        outcome, reasons, tier, warnings = _outcome_of(answer.decision)
+        demand = answer.decision.demand if isinstance(answer.decision, Admit) else self._blank.demand
+        key = (outcome, tier, reasons, demand)
+        for warning in warnings:
+            if self._shows_nodes or warning.code not in _ABOUT_NODES:
+                self._warned[warning] = self._warned.get(warning, 0) + answer.count
+        self._total += answer.count
+        nodes = self._nodes.setdefault(key, {})
+        if answer.node is not None and (self._shows_nodes or template.pod.node_name):
+            nodes[answer.node] = None
+        known = self.found.get(key)
+        places = range(answer.place, answer.place + answer.count) if answer.place else NO_PLACES
+        if known is not None and known.places:
+            places = range(known.places.start, places.stop)
+        patch = None if answer.patched is None else Patch(template.written, answer.patched)
+        self.found[key] = replace(
+            known or self._blank,
+            outcome=outcome,
+            demand=demand,
+            reasons=reasons,
+            tier=tier,
+            team=_team_of(answer.decision) or self._blank.team,
+            count=answer.count + (known.count or 0 if known is not None else 0),
+            nodes=tuple(nodes),
+            patch=known.patch if known is not None else patch,
+            places=places,
+        )
+
+    def warnings(self) -> list[ReviewWarning]:
+        """Return the warnings, with the number of pods of each if it is not all of them."""
+        role = f" of role {self._blank.role}" if self._blank.role else ""
+        return [
+            ReviewWarning.of(warning, about="" if times == self._total else f"{times} of {self._total} pods{role}: ")
+            for warning, times in self._warned.items()
+        ]
+
+
+def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier | None, tuple[Reason, ...]]:
+    match decision:
+        case Admit():
+            return Outcome.ADMIT, (decision.reason,), decision.charge.tier, decision.warnings
+        case NotApplicable():
+            tier = None if decision.charge is None else decision.charge.tier
+            return Outcome.ADMIT, (decision.reason,), tier, decision.warnings
+        case Queue(reason=reason):  # the place differs from pod to pod
+            return Outcome.QUEUE, (waits_for(reason.code, cause_of(reason)),), None, decision.warnings
+        case Deny():
+            return Outcome.DENY, decision.reasons, None, ()
+        case Retry():
+            return Outcome.SKIP, (decision.reason,), None, ()
+        case _ as never:
+            assert_never(never)
+
+
+def _team_of(decision: Decision) -> TeamName | None:
+    if isinstance(decision, Queue):
+        return decision.team
+    return decision.charge.team if isinstance(decision, Admit | NotApplicable) and decision.charge is not None else None

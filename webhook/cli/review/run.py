@@ -1,35 +1,252 @@
-"""Runs `fairgate review`: reads the manifests, evaluates them, writes the outputs."""
+"""Runs `fairgate review`: the world to review in, the answers, the report.
+
+A review as data: the stable format of `-o json` and `-o yaml`.
+"""
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import track
 
+from webhook.cli import output
+from webhook.cli.grid import ReasonReport
+from webhook.cli.live_cluster import COMPLETE, Coverage
 from webhook.cli.options import shows_progress
 from webhook.cli.review.answers import answer_reviews
-from webhook.cli.review.collect import Collected, collect
-from webhook.cli.review.command import Options
-from webhook.cli.review.findings import FailOn, Level, findings
-from webhook.cli.review.formats.github import to_github
-from webhook.cli.review.formats.junit import to_junit
-from webhook.cli.review.formats.markdown import to_markdown
-from webhook.cli.review.formats.sarif import to_sarif
-from webhook.cli.review.formats.table import to_table
-from webhook.cli.review.outputs import Format, Output
-from webhook.cli.review.report import to_json, to_yaml
-from webhook.cli.review.results import Place, Review, WorkloadResult
-from webhook.cli.review.review_world import ReviewWorld, WorldSource, evaluated, open_world
-from webhook.cli.review.sources import read_sources
+from webhook.cli.review.collect import Collected, collect, read_sources
+from webhook.cli.review.command import Format, Options, Output
+from webhook.cli.review.evaluator import Evaluator, Item
+from webhook.cli.review.formats.formats import to_github, to_junit, to_markdown, to_sarif, to_table
+from webhook.cli.review.results import (
+    WORDS,
+    FailOn,
+    Level,
+    Place,
+    PodGroup,
+    Review,
+    Word,
+    WorkloadResult,
+    WorldFacts,
+    demand_text,
+    findings,
+)
 from webhook.cli.screen import progress
-from webhook.cli.world_source import choose_policy
+from webhook.cli.world_source import Source, choose_policy, origin_of, read_once, without_placement
+from webhook.core.model.amounts import format_gpus, printable
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
-from webhook.core.model.text import printable
+from webhook.core.model.policy import Policy
+from webhook.core.world.nameless import is_hidden_usage
+from webhook.core.world.world import World
+from webhook.kube.world_file.world_file import add_devices
+
+
+class PlacesReport(msgspec.Struct):
+    """The places of equal pods in line, from 1."""
+
+    first: int
+    last: int
+
+
+class PodReport(msgspec.Struct):
+    """Equal pods of one role with the same outcome; a role with several outcomes has several of these."""
+
+    role: Annotated[str, msgspec.Meta(description="role of the pods in the workload, empty if there is only one")]
+    count: Annotated[int | None, msgspec.Meta(description="pods at peak, null if the manifest does not determine it")]
+    demand: Annotated[dict[str, str], msgspec.Meta(description="GPU resources that one pod requests")]
+    gpus: Annotated[str | None, msgspec.Meta(description="GPUs that one pod counts, as in 2, 0.5 or 3/7")]
+    team: Annotated[str | None, msgspec.Meta(description="team that would be charged, null if there is none")]
+    tier: Annotated[Tier | None, msgspec.Meta(description="null for pods that are not charged")]
+    nodes: Annotated[list[str], msgspec.Meta(description="first choices, empty if no node has room or is known")]
+    outcome: Word
+    reasons: list[ReasonReport]
+    places: Annotated[
+        PlacesReport | None,
+        msgspec.Meta(description="in the team's line if they came now, null if they would not wait"),
+    ]
+
+
+class WorkloadReport(msgspec.Struct, rename="camel"):
+    """One object that creates pods, or a place that cannot be read (with empty kind and name)."""
+
+    source: Annotated[str, msgspec.Meta(description="file, or <stdin>")]
+    line: Annotated[int, msgspec.Meta(description="first line of the object, from 1")]
+    document: Annotated[int, msgspec.Meta(description="number of the document in its file, from 1")]
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    outcome: Annotated[Word, msgspec.Meta(description="worst outcome of pods: refused, unknown, queued, admitted")]
+    pods: list[PodReport]
+    warnings: list[str]
+
+
+class SummaryReport(msgspec.Struct, rename="camel"):
+    """Numbers of workloads by outcome, and their total request."""
+
+    outcome: Annotated[Word, msgspec.Meta(description="refused if any is, otherwise unknown if any is")]
+    workloads: int
+    admitted: int
+    queued: int
+    refused: int
+    unknown: int
+    pods: Annotated[int, msgspec.Meta(description="pods at peak, as far as their number is known")]
+    gpus: Annotated[str, msgspec.Meta(description="GPUs that these pods count together")]
+    others: Annotated[int, msgspec.Meta(description="objects that create no pods")]
+    skipped: Annotated[int, msgspec.Meta(description="documents that are not Kubernetes objects")]
+
+
+class ReviewReport(msgspec.Struct):
+    """The output of `fairgate review`."""
+
+    workloads: list[WorkloadReport]
+    world: WorldFacts
+    summary: SummaryReport
+
+
+def to_json(review: Review) -> str:
+    """Return the review as JSON."""
+    return output.to_json(_report(review))
+
+
+def to_yaml(review: Review) -> str:
+    """Return the review as YAML."""
+    return output.to_yaml(_report(review))
+
+
+def _report(review: Review) -> ReviewReport:
+    return ReviewReport([_workload(result) for result in review.workloads], review.world, _summary(review))
+
+
+def _workload(result: WorkloadResult) -> WorkloadReport:
+    place = result.place
+    return WorkloadReport(
+        source=place.source,
+        line=place.line,
+        document=place.document,
+        api_version=result.api_version,
+        kind=result.kind,
+        namespace=result.namespace,
+        name=result.name,
+        outcome=WORDS[result.outcome],
+        pods=[_pods(group) for group in result.pods],
+        warnings=[warning.text for warning in result.warnings],
+    )
+
+
+def _pods(group: PodGroup) -> PodReport:
+    return PodReport(
+        role=group.role,
+        count=group.count,
+        demand=demand_text(group.demand),
+        gpus=None if group.demand is None else format_gpus(group.demand.gpus),
+        team=group.team,
+        tier=group.tier,
+        nodes=list(group.nodes),
+        outcome=WORDS[group.outcome],
+        reasons=[ReasonReport.of(reason) for reason in group.texts],
+        places=PlacesReport(group.places[0], group.places[-1]) if group.places else None,
+    )
+
+
+def _summary(review: Review) -> SummaryReport:
+    groups = [group for result in review.workloads for group in result.pods]
+    return SummaryReport(
+        outcome=WORDS[review.outcome],
+        workloads=len(review.workloads),
+        admitted=len(review.having(Outcome.ADMIT)),
+        queued=len(review.having(Outcome.QUEUE)),
+        refused=len(review.having(Outcome.DENY)),
+        unknown=len(review.having(Outcome.SKIP)),
+        pods=sum(group.count or 0 for group in groups),
+        gpus=format_gpus(sum(group.gpus for group in groups)),
+        others=review.others,
+        skipped=review.skipped,
+    )
+
+
+# The world of a review, from a file, from a live cluster or empty, and what becomes of manifests there.
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """No nodes and no pods: only limits decide, with nothing used."""
+
+
+WorldSource = Source | Empty
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewWorld:
+    """The world of a review; unless `is_room_known`, only limits decide."""
+
+    world: World
+    facts: WorldFacts
+    coverage: Coverage
+    is_room_known: bool
+
+
+def open_world(source: WorldSource, policy: Policy, collected: Collected, *, namespace: str) -> ReviewWorld:
+    """Return the world, with the namespaces, PriorityClasses and DRA objects of the manifests. Raises WorldError."""
+    if isinstance(source, Empty):
+        classes = frozenset(each.name for each in collected.priority_classes)
+        world = World(without_placement(policy, priority_classes=classes))
+        review_world = ReviewWorld(
+            world, WorldFacts("empty", "", None, 0, 0, policy.hash), COMPLETE, is_room_known=False
+        )
+    else:
+        origin, view = origin_of(source), read_once(source, policy, namespaces=(namespace,))
+        pods = sum(1 for pod in view.world.pods() if not is_hidden_usage(pod))
+        facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(view.world.fleet), pods, policy.hash)
+        review_world = ReviewWorld(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
+    add_manifests(collected, review_world.world)
+    return review_world
+
+
+def add_manifests(collected: Collected, world: World) -> None:
+    """Add namespaces, PriorityClasses and DRA objects; labels and annotations of an existing namespace are merged."""
+    for facts in collected.namespaces:
+        known = world.tenancy(facts.name).facts
+        world.set_namespace(
+            type(facts)(facts.name, {**known.labels, **facts.labels}, {**known.annotations, **facts.annotations})
+        )
+    for triple in collected.priority_classes:
+        world.set_priority_class(triple)
+    for devices in collected.devices:
+        add_devices(devices, world)
+
+
+def evaluated(
+    entries: Iterable[WorkloadResult | Item],
+    collected: Collected,
+    opened: ReviewWorld,
+    *,
+    requester: Requester,
+    now_text: str,
+) -> Review:
+    """Return the review of manifests on a world, each charged before the next; `entries` are those of `collected`."""
+    evaluator = Evaluator(
+        opened.world,
+        related=collected.related,
+        requester=requester,
+        room_is_known=opened.is_room_known,
+        now_text=now_text,
+    )
+    found = [evaluator.evaluate(each) if isinstance(each, Item) else each for each in entries]
+    results = tuple(each for each in found if each is not None)
+    return Review(results, opened.facts, len(found) - len(results), collected.skipped)
+
+
+# Runs `fairgate review`: reads the manifests, evaluates them, writes the outputs.
+
 
 ADMITTED: Final = 0
 REFUSED: Final = 1
@@ -49,8 +266,8 @@ def run(options: Options, against: WorldSource) -> int:
     entries = track(collected.entries, "Evaluating", console=console, transient=True, disable=not is_shown)
     review = evaluated(entries, collected, opened, requester=Requester(options.user), now_text=_now_text())
     status = _status(review, options.fail_on)
-    for output in options.outputs:
-        output.write(_written(review, output, options))
+    for each in options.outputs:
+        each.write(_written(review, each, options))
     return status
 
 

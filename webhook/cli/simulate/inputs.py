@@ -1,32 +1,119 @@
-"""Reads what a simulation begins with: the policies, the world under each, the tasks of a trace."""
+"""Loads, options, history.
 
-from collections.abc import Iterator, Sequence
+A history of `fairgate serve --history` as what a simulation begins with: its pods are a trace, its nodes a world.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
-from webhook.cli.simulate.history import TraceInput, is_history, objects_of, read_history, recorded_policy
-from webhook.cli.simulate.options import NodeKind, Options
+import msgspec
+
+from webhook.cli.replay.recorded import RecordedPod, policy_in_force, policy_of, recorded_pods, world_of
+from webhook.cli.simulate.command import NodeKind, Options
 from webhook.cli.world_source import Objects, choose_policy, origin_of, read_objects
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
+from webhook.history.reader import read_trace as read_recorded
+from webhook.history.reader import recorded_range
+from webhook.history.store import HistoryError, Trace
+from webhook.kube.workloads.unknown_kinds import KIND
 from webhook.kube.world_file.world_file import WorldFile as WorldObjects
 from webhook.kube.world_file.world_file import parse_objects
-from webhook.policy.load import load
+from webhook.policy.watch import load
 from webhook.server.settings import FileWorld
-from webhook.simulation.traces.nodes import NodeRow, read_nodes
-from webhook.simulation.traces.row import TraceError
-from webhook.simulation.traces.site import nodes_of, with_shares
-from webhook.simulation.traces.table import read_philly, read_trace
+from webhook.simulation.traces.formats import MAX_SECONDS, NodeRow, Row, TraceError, nodes_of, read_nodes, with_shares
+from webhook.simulation.traces.load import read_philly, read_trace
+
+_MAGIC: Final = b"SQLite"
+_WHOLE: Final = 1000
+_SURROUNDINGS: Final = frozenset({"Namespace", "PriorityClass", KIND})
+
+
+@dataclass(frozen=True, slots=True)
+class TraceInput:
+    """The rows of a trace, and how many tasks were left out, by the reason. A history has objects around its pods."""
+
+    rows: list[Row] = field(default_factory=list)
+    surroundings: Objects = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def is_history(path: Path) -> bool:
+    """Whether a file is a database rather than text; a file that cannot be read is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def read_history(path: Path, *, otherwise: Policy) -> TraceInput:
+    """Return the pods of a history; `otherwise` is the policy of those that recorded none. Raises InputError.
+
+    Pods that came before the record began come at its beginning, with the rest of their time.
+    """
+    begin, end = recorded_range(path)
+    trace = read_recorded(path, begin, end)
+    world = world_of(trace, policy_in_force(trace, otherwise=otherwise))
+    found = recorded_pods(trace, world, until=end)
+    objects = tuple(each for each in _objects(trace) if each.get("kind") in _SURROUNDINGS)
+    if not found.pods:
+        raise TraceError(f"{path}: has no pod that can be decided again")
+    rows = [_row(number, each, begin) for number, each in enumerate(found.pods, start=1)]
+    return TraceInput(rows, objects, found.left_out)
+
+
+def objects_of(path: Path) -> Objects:
+    """Return the recorded nodes, namespaces, PriorityClasses and autoscalers. Raises HistoryError."""
+    return _objects(read_recorded(path, *recorded_range(path)))
+
+
+def recorded_policy(path: Path) -> Policy:
+    """Return the policy that was in force last. Raises HistoryError."""
+    return policy_of(read_recorded(path, *recorded_range(path)).policies, advice="give --policy DIR")
+
+
+def _objects(trace: Trace) -> tuple[Mapping[str, Any], ...]:
+    try:
+        found = [msgspec.json.decode(row.object) for row in trace.objects if row.object]
+    except msgspec.DecodeError as error:
+        raise HistoryError(f"the history has an object that cannot be read: {error}") from error
+    return tuple(each for each in found if isinstance(each, dict))
+
+
+def _row(number: int, found: RecordedPod, begin: float) -> Row:
+    row, pod = found.row, found.pod
+    ran_before = max(0.0, begin - row.bound) if row.bound else 0.0
+    gpus = math.ceil(row.gpus)
+    return Row(
+        number,
+        row.uid,
+        gpus,
+        int(max(row.created, begin)),
+        min(MAX_SECONDS, max(1, round(found.seconds - ran_before))),
+        milli=max(1, round(row.gpus / gpus * _WHOLE)) if gpus else _WHOLE,
+        team=row.team,
+        namespace=row.namespace,
+        user=row.user,
+        gang="" if pod.gang is None else pod.gang.id,
+        priority=found.priority,
+        pod=pod,
+    )
+
+
+# Reads what a simulation begins with: the policies, the world under each, the tasks of a trace.
+
 
 MAX_BYTES: Final = 512 << 20
 """The largest trace that is read."""
 
 _IN_FORCE: Final = "in force"
-_WHOLE: Final = 1000
 _CPU_OF_GPU: Final = 16_000
 _MEMORY_OF_GPU: Final = 256 << 30
 

@@ -1,15 +1,117 @@
-"""Plots of our own: lines over time and bars by group, each with the same as a table."""
+"""Plots of a simulation.
+
+What a plot is drawn of: lines, bars and texts at places in pixels, in colors by their use.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from html import escape
+from typing import Final, NamedTuple, assert_never
 
-from webhook.cli.simulate.marks import GRID, TEXT, WIDTH, Bar, Drawing, Mark, Point, Polyline, Text, series_color
 from webhook.cli.simulate.results import PolicyReport
-from webhook.cli.simulate.svg import to_svg
-from webhook.core.model.text import printable, shortened
-from webhook.simulation.series import Sample
+from webhook.core.model.amounts import printable, shortened
+from webhook.simulation.summary import Sample
+
+TEXT: Final = "text"
+GRID: Final = "grid"
+SERIES: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Colors that people with any color vision tell apart (Okabe and Ito); lines differ in their dashes, too."""
+
+LIGHT: Final = {TEXT: "#222222", GRID: "#dddddd", **{f"line-{number}": each for number, each in enumerate(SERIES)}}
+"""The colors on a light background, by use."""
+
+TEXT_SIZE: Final = 12
+WIDTH: Final = 400
+"""About the width of a phone, so that its texts are read there; a wider page has plots beside each other."""
+
+Point = tuple[float, float]
+
+
+def series_color(number: int) -> str:
+    """Return the use of the color of a series."""
+    return f"line-{number % len(SERIES)}"
+
+
+class Polyline(NamedTuple):
+    """A line through points; `dash` are the lengths of strokes and gaps, none for a solid line."""
+
+    points: tuple[Point, ...]
+    color: str
+    width: float = 1.0
+    dash: tuple[int, ...] = ()
+
+
+class Bar(NamedTuple):
+    """A filled rectangle by its upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    color: str
+
+
+class Text(NamedTuple):
+    """A text on a base line; `anchor` is the part of it that is at the place: start, middle or end."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str
+    is_bold: bool = False
+
+
+Mark = Polyline | Bar | Text
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture of WIDTH by `height` pixels; `title` is its name for who does not see it."""
+
+    title: str
+    height: int
+    marks: tuple[Mark, ...]
+
+
+# Drawings as SVG. Colors follow the page around it, and are light by themselves.
+
+
+_STYLE: Final = f"text{{font-family:system-ui,sans-serif;font-size:{TEXT_SIZE}px;fill:var(--{TEXT},{LIGHT[TEXT]})}}"
+
+
+def to_svg(drawing: Drawing) -> str:
+    """Return a drawing as an SVG document."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {drawing.height}" role="img"'
+    marks = "".join(map(_mark, drawing.marks))
+    return f'{head} aria-label="{escape(drawing.title)}"><style>{_STYLE}</style>{marks}</svg>'
+
+
+def _mark(mark: Mark) -> str:
+    match mark:
+        case Polyline(points=points, color=color, width=width, dash=dash):
+            places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+            dashes = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
+            return (
+                f'<polyline points="{places}" fill="none" stroke="{_color(color)}" stroke-width="{width:g}"{dashes}/>'
+            )
+        case Bar(x=x, y=y, width=width, height=height, color=color):
+            size = f'width="{width:.1f}" height="{height:.1f}"'
+            return f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{_color(color)}"/>'
+        case Text(x=x, y=y, text=text, anchor=anchor, is_bold=is_bold):
+            weight = "bold" if is_bold else "normal"
+            place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}"'
+            return f"<text {place}>{escape(text)}</text>"
+        case _ as never:
+            assert_never(never)
+
+
+def _color(use: str) -> str:
+    return f"var(--{use},{LIGHT[use]})"
+
+
+# Plots of our own: lines over time and bars by group, each with the same as a table.
+
 
 _DASHES: Final = ((), (7, 3), (2, 3), (9, 3, 2, 3), (1, 2), (12, 4))
 _LEFT, _RIGHT, _BOTTOM = 62, 12, 36

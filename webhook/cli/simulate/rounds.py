@@ -3,18 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from webhook.cli.simulate.command import NodeKind, Options
 from webhook.cli.simulate.inputs import NamedPolicy, Worlds
-from webhook.cli.simulate.options import NodeKind, Options
-from webhook.core.model.amount import gpu_number
-from webhook.core.model.names import TeamName
+from webhook.core.model.amounts import TeamName, gpu_number
 from webhook.core.world.world import World
 from webhook.simulation.engine import Simulation
-from webhook.simulation.series import Recorder
-from webhook.simulation.summary import Summary, summary_of
+from webhook.simulation.summary import Recorder, Summary, summary_of
 from webhook.simulation.task import Task
-from webhook.simulation.traces.row import Row
-from webhook.simulation.traces.synthetic import Load, drawn
-from webhook.simulation.traces.tasks import ORIGIN, Reading, tasks_of
+from webhook.simulation.traces.formats import Row
+from webhook.simulation.traces.load import ORIGIN, Load, Reading, drawn, tasks_of
 
 MAX_BOUGHT = 4096
 """Nodes that are tried at most."""

@@ -8,18 +8,14 @@ from typing import Final
 
 from rich.text import Text
 
-from webhook.cli.formatting import column_gpus, plural
-from webhook.cli.grid import Column, Grid, listing, number, prose
+from webhook.cli.grid import Column, Grid, Line, listing, number, prose
 from webhook.cli.options import UNBOUNDED
+from webhook.cli.output import column_gpus, plural
 from webhook.cli.screen import Screen
-from webhook.cli.status.gpu_picture import GpuPicture
-from webhook.cli.terminal import Line
-from webhook.core.explain.board import Board
-from webhook.core.explain.minimum_rows import MinimumRow
+from webhook.cli.status.report import GpuPicture
 from webhook.core.explain.node_rows import NodeRow
-from webhook.core.explain.team_rows import DepartmentRow, ModelRow, TeamRow
-from webhook.core.model.amount import Units, exact_units, format_limit
-from webhook.core.model.names import GpuModel, ResourceName
+from webhook.core.explain.team_rows import Board, DepartmentRow, MinimumRow, ModelRow, TeamRow
+from webhook.core.model.amounts import GpuModel, ResourceName, Units, exact_units, format_limit
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
 _LONG: Final = 10

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.command import command, of, option
-from webhook.cli.options import Layout, kubeconfig_option, layout_option
+from webhook.cli.options import Layout, command, kubeconfig_option, layout_option, of, option
 
 _EXAMPLES = """\b
 Examples:

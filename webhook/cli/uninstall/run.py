@@ -1,28 +1,95 @@
-"""Runs `fairgate uninstall`: checks rights, looks at what is there, prints the plan or carries it out."""
+"""Runs `fairgate uninstall`: rights, plan, steps, the report.
+
+The output of `fairgate uninstall`: as data, and as lines for a terminal.
+"""
 
 import asyncio
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
+import msgspec
 
 from webhook.cli.options import Layout
-from webhook.cli.serialization import to_data
+from webhook.cli.output import to_data
 from webhook.cli.uninstall.command import Options
-from webhook.cli.uninstall.report import StepReport, UninstallReport, line_of, step_report, summary_of
 from webhook.cli.world_source import default_kubeconfig
-from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.api.client import ApiConnection, ClusterError, connect
+from webhook.cluster.api.requests import own_namespace
 from webhook.cluster.reads.installation import read_static_registration
-from webhook.cluster.uninstall.plan import plan
-from webhook.cluster.uninstall.removal import StepResult, Uninstallation
-from webhook.cluster.uninstall.rights import Right, missing_rights, needed_rights
-from webhook.cluster.uninstall.scope import Scope, Tempo
-from webhook.cluster.uninstall.survey import survey
-from webhook.core.model.text import plural
-from webhook.kube.registration.installation import USUAL_GPU
-from webhook.kube.registration.inventory import LEFT
+from webhook.cluster.uninstall.removal import PlannedStep, Step, StepResult, Uninstallation, plan
+from webhook.cluster.uninstall.survey import Right, Scope, Tempo, missing_rights, needed_rights, survey
+from webhook.core.model.amounts import plural
+from webhook.kube.registration.inventory import USUAL_GPU
+from webhook.kube.registration.static_files import LEFT
+
+_SHOWN: Final = 3
+_FAILURES: Final = 10
+"""Objects that a line names, and failures below it; -o json has all."""
+
+
+class State(StrEnum):
+    """How far a step is. `kept`: what it is about stays, as the user wished."""
+
+    PLANNED = "planned"
+    DONE = "done"
+    KEPT = "kept"
+    FAILED = "failed"
+
+
+class StepReport(msgspec.Struct):
+    """A step, what it does, and with what."""
+
+    step: Step
+    state: State
+    does: str
+    objects: list[str]
+    failed: Annotated[list[str], msgspec.Meta(description="what could not be done, and why")]
+
+
+class UninstallReport(msgspec.Struct, rename="camel"):
+    """The output of `fairgate uninstall`."""
+
+    dry_run: bool
+    complete: Annotated[bool, msgspec.Meta(description="nothing is left to do")]
+    missing_rights: list[str]
+    problem: Annotated[str, msgspec.Meta(description="why it ended early; empty if it did not")]
+    steps: Annotated[list[StepReport], msgspec.Meta(description="in the order in which they are carried out")]
+    left: Annotated[list[str], msgspec.Meta(description="what is left on purpose")]
+
+
+def step_report(planned: PlannedStep, *, is_over: bool, failed: tuple[str, ...] = ()) -> StepReport:
+    """Return a step as data."""
+    over = State.FAILED if failed else State.DONE
+    state = State.KEPT if planned.is_kept else over if is_over else State.PLANNED
+    return StepReport(planned.step, state, planned.does, list(planned.objects), list(failed))
+
+
+def line_of(step: StepReport) -> str:
+    """Return a step as one line, with another one for each thing that failed."""
+    more = len(step.objects) - _SHOWN
+    named = ", ".join(step.objects[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    what = f"{named}: " if named else ""
+    failures = "".join(f"\n  failed: {each}" for each in step.failed[:_FAILURES])
+    return f"{step.step.value:12} {step.state.value:7} {what}{step.does if named else 'nothing'}{failures}"
+
+
+def summary_of(report: UninstallReport) -> str:
+    """Return the closing lines."""
+    left = "\n".join(f"  {each}" for each in report.left)
+    failed = sum(len(step.failed) for step in report.steps)
+    if report.dry_run:
+        head = "nothing was changed"
+    elif report.complete:
+        head = "Fairgate is uninstalled"
+    else:
+        head = f"{plural(failed, 'object')} could not be changed: run it again"
+    return f"\n{head}; left on purpose:\n{left}\n"
+
+
+# Runs `fairgate uninstall`: checks rights, looks at what is there, prints the plan or carries it out.
+
 
 DONE: Final = 0
 INCOMPLETE: Final = 1

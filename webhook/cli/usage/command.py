@@ -7,17 +7,24 @@ from typing import Final
 
 import click
 
-from webhook.cli.command import command, of, option, path_option
-from webhook.cli.options import columns, is_colored, kubeconfig_option, limit_option, most_rows
-from webhook.cli.serialization import to_json
-from webhook.cli.terminal import print_error
-from webhook.cli.usage.report import UsageReport, build, to_csv, to_table
-from webhook.cli.usage.times import parse_time, time_text
-from webhook.history import wire
-from webhook.history.reader import read_usage, recorded_range
-from webhook.history.schema import HistoryError
-from webhook.history.summary import By, whole_intervals
-from webhook.history.usage_row import INTERVAL_SECONDS
+from webhook.cli.grid import print_error
+from webhook.cli.options import (
+    columns,
+    command,
+    is_colored,
+    kubeconfig_option,
+    limit_option,
+    most_rows,
+    of,
+    option,
+    path_option,
+)
+from webhook.cli.output import to_json
+from webhook.cli.usage.report import UsageReport, build, parse_time, time_text, to_csv, to_table
+from webhook.history import reader
+from webhook.history.meter import INTERVAL_SECONDS
+from webhook.history.reader import By, read_usage, recorded_range, whole_intervals
+from webhook.history.store import HistoryError
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -105,7 +112,7 @@ def _note_range(files: tuple[Path, ...]) -> None:
 
 def _of_files(options: Options, start: int, end: int) -> UsageReport:
     files = options.history
-    step = INTERVAL_SECONDS if len(files) > 1 else wire.step_seconds(start, end)
+    step = INTERVAL_SECONDS if len(files) > 1 else reader.step_seconds(start, end)
     recordings = [read_usage(path, start, end, step_seconds=step) for path in files]
     if not any(each.rows for each in recordings):
         _note_range(files)
@@ -114,8 +121,7 @@ def _of_files(options: Options, start: int, end: int) -> UsageReport:
 
 def _of_cluster(options: Options, start: int, end: int) -> UsageReport:
     """Return what the servers recorded; for users who may not read that, what the leader published of it."""
-    from webhook.cli.usage.live import NotAllowedError, read_live  # noqa: PLC0415 - slow to import
-    from webhook.cli.usage.published import read_published  # noqa: PLC0415
+    from webhook.cli.usage.live import NotAllowedError, read_live, read_published  # noqa: PLC0415 - slow to import
 
     by, now = By(options.by), time.time()
     try:

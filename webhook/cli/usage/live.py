@@ -1,4 +1,7 @@
-"""Asks every server of a cluster for its record: through the API server's pod proxy, or at its own URL."""
+"""Usage read from a live cluster.
+
+Asks every server of a cluster for its record: through the API server's pod proxy, or at its own URL.
+"""
 
 import asyncio
 import ssl
@@ -13,15 +16,20 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.namespace import own_namespace
-from webhook.history import wire
-from webhook.history.schema import HistoryError
-from webhook.history.usage_row import Recording
+from webhook.cli.usage.report import UsageReport, time_text
+from webhook.cli.world_source import default_kubeconfig
+from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, connect
+from webhook.cluster.api.requests import own_namespace
+from webhook.cluster.writes.reports import read_report
+from webhook.history import reader
+from webhook.history.meter import Recording
+from webhook.history.reader import By, Ratios, UsageSum
+from webhook.history.store import HistoryError
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import UsagePeriod
 from webhook.kube.objects import keys
-from webhook.kube.objects.usage_access import AUDIENCE, READER, TOKEN_HEADER, TOKEN_SECONDS, USAGE_PATH
-from webhook.kube.registration.installation import path_of
+from webhook.kube.objects.keys import AUDIENCE, READER, TOKEN_HEADER, TOKEN_SECONDS, USAGE_PATH
+from webhook.kube.registration.inventory import path_of
 from webhook.kube.registration.registration import VALIDATING_CONFIGURATION
 
 SECONDS: Final = 60.0
@@ -101,7 +109,7 @@ async def _of_pods(connection: ApiConnection, namespace: str, query: Mapping[str
             if error.is_forbidden:
                 raise
             raise HistoryError(f"server {name} cannot be read, and without it refusals miss: {error}") from error
-        found.append(wire.decode(body, name=name))
+        found.append(reader.decode(body, name=name))
     if not found:
         raise HistoryError(f"no server runs in namespace {namespace}")
     return found
@@ -124,7 +132,7 @@ async def _at_url(client: Mapping[str, Any], query: Mapping[str, str], token: st
     if not response.ok:
         kind = NotAllowedError if response.status == HTTPStatus.FORBIDDEN else HistoryError
         raise kind(f"{url} answers {response.status}: {_text(body)}")
-    return wire.decode(body, name=url)
+    return reader.decode(body, name=url)
 
 
 def _pem(bundle: str) -> str | None:
@@ -136,3 +144,49 @@ def _text(body: bytes) -> str:
         return str(msgspec.json.decode(body)["error"])
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
         return "without a reason"
+
+
+# The usage that the leader published, for people who may not read the history itself.
+
+
+_DAY: Final = 86_400
+
+
+def read_published(kubeconfig: Path | None, *, by: By, seconds: float) -> UsageReport:
+    """Return the sums of teams of a period that ends now. Raises HistoryError if it is not published."""
+    days = seconds / _DAY
+    try:
+        found = asyncio.run(_read(kubeconfig or default_kubeconfig()))
+    except ClusterError as error:
+        raise HistoryError(f"nor what the leader published: {error}") from error
+    period = found.get(f"{days:g}")
+    if by is not By.TEAM or period is None:
+        known = ", ".join(f"--since {number}d" for number in found)
+        raise HistoryError(f"published are the sums of teams alone: {known}" if found else "and no usage is published")
+    teams = [UsageSum(**msgspec.structs.asdict(each)) for each in period.teams]
+    total = UsageSum("total")
+    for each in teams:
+        _add(total, each)
+    return UsageReport(
+        since=time_text(period.since),
+        until=time_text(period.until),
+        by=by.value,
+        hours=round((period.until - period.since) / 3600, 2),
+        observed_hours=period.observed_hours,
+        usage=teams,
+        total=total.rounded(),
+        ratios=Ratios(),
+    )
+
+
+async def _read(kubeconfig: Path | None) -> dict[str, UsagePeriod]:
+    async with await connect(kubeconfig) as connection:
+        usage = (await read_report(connection, reports.USAGE)).usage
+        return {} if usage is None else usage.days
+
+
+def _add(total: UsageSum, each: UsageSum) -> None:
+    """Add the amounts of a team; the total's `idle` would be free GPUs, which are not published."""
+    for name, amount in msgspec.structs.asdict(each).items():
+        if name not in {"name", "idle"} and amount is not None:
+            setattr(total, name, (getattr(total, name) or 0) + amount)

@@ -1,19 +1,49 @@
-"""The report of `fairgate usage`: sums of recorded usage, as a table, CSV or JSON."""
+"""What `fairgate usage` shows, and the times that it is asked for.
+
+Times on the command line: an age such as 7d, or a time of day such as 2026-11-23T08:00:00Z.
+"""
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from webhook.cli.formatting import wait_text
-from webhook.cli.grid import Grid, number
+from webhook.cli.grid import Grid, Line, number
+from webhook.cli.output import wait_text
 from webhook.cli.screen import Screen
-from webhook.cli.terminal import Line
-from webhook.cli.usage.times import time_text
-from webhook.history.summary import By, Ratios, UsageSum, merged, observed_hours, ratios, total, usage_by
-from webhook.history.usage_row import Recording
+from webhook.history.meter import Recording
+from webhook.history.reader import By, Ratios, UsageSum, merged, observed_hours, ratios, total, usage_by
+
+_AGE: Final = re.compile(r"([0-9]{1,6})([smhdw])")
+_LONGEST: Final = 60
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+def parse_time(text: str, *, now: float) -> float:
+    """Return a time in seconds of Unix time. Raises ValueError with the expected forms."""
+    if text == "now":
+        return now
+    if (age := _AGE.fullmatch(text)) is not None:
+        return now - int(age[1]) * _SECONDS[age[2]]
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        expected = "an age such as 7d, 24h or 30m, or a time such as 2026-11-23T08:00:00Z"
+        raise ValueError(f"expected {expected}, got {text[:_LONGEST]!r}") from None
+
+
+def time_text(time: float) -> str:
+    """Return a time in UTC, as RFC 3339 has it."""
+    return datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# The report of `fairgate usage`: sums of recorded usage, as a table, CSV or JSON.
+
 
 _NONE: Final = "(none)"
 _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")

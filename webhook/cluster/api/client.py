@@ -1,4 +1,7 @@
-"""One authenticated connection to the API server: returns raw responses, raises every failure as a ClusterError."""
+"""The API: connection, credentials, errors, wire.
+
+Errors of the API client; their texts say what an operator can check.
+"""
 
 import asyncio
 import time
@@ -8,13 +11,189 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import aiohttp
+import msgspec
 
 from webhook import __version__
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.wire import status_of
+from webhook.files import InputError
+
+
+class ClusterError(InputError):
+    """The cluster could not be reached, or its response was unusable: the text says what to check."""
+
+
+class ApiError(ClusterError):
+    """The API server responded with an error status.
+
+    `retry_after_seconds` is the response's Retry-After, 0 if it has none.
+    """
+
+    def __init__(self, text: str, *, status: int, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(text)
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether RBAC forbids it: a retry would fail, too."""
+        return self.status == HTTPStatus.FORBIDDEN
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it is an answer to the request, which a retry will get, too: no overload and no failure inside."""
+        return self.status < HTTPStatus.INTERNAL_SERVER_ERROR and self.status != HTTPStatus.TOO_MANY_REQUESTS
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the resourceVersion or continue token is too old: list again."""
+        return self.status == HTTPStatus.GONE
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether the server rejects the request as malformed: an option that it does not know."""
+        return self.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the server has no such API or object."""
+        return self.status == HTTPStatus.NOT_FOUND
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether a precondition failed: another resourceVersion or UID than requested, or the name is taken."""
+        return self.status == HTTPStatus.CONFLICT
+
+
+class LostTrackError(ClusterError):
+    """The watch cannot continue from its resourceVersion because bytes or events are lost: list again."""
+
+
+class RestoredError(ClusterError):
+    """An object or a list has an earlier resourceVersion than was seen: etcd was restored from a backup.
+
+    What was seen since then did not happen for the cluster, so nothing that this process knows is certain.
+    """
+
+    def __init__(self, what: str, *, found: int, known: int) -> None:
+        super().__init__(
+            f"{what} at resourceVersion {found}, and {known} was seen before: etcd was restored from a backup"
+        )
+
+
+# Decoding of list and watch responses: pages whose objects stay undecoded until their turn, events, lines.
+
+
+T = TypeVar("T")
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata of a list: its version, and the token of the next page ("" on the last)."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ListPage(msgspec.Struct, frozen=True, rename="camel"):
+    """One page of a list. Some APIs write null for an empty list. Its version is that of its items, which omit it."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+    api_version: str = ""
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """One line of a watch; the object is decoded with it, because a second pass would double the cost."""
+
+    type: str
+    object: T
+
+
+class AnyMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata of any object, with the annotations that mark a bookmark."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class AnyObject(msgspec.Struct, frozen=True):
+    """Any object: enough for a bookmark's version, or to name an object that does not decode as its own type."""
+
+    metadata: AnyMeta = AnyMeta()
+
+    @property
+    def key(self) -> str:
+        """The object's namespace/name, or name if it is cluster-scoped."""
+        return "/".join(filter(None, (self.metadata.namespace, self.metadata.name)))
+
+    @property
+    def ends_list(self) -> bool:
+        """Whether this is the bookmark after the last object of a streamed list."""
+        return (self.metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
+
+
+class Status(msgspec.Struct, frozen=True):
+    """An error of the API, as an HTTP body or inside an ERROR event."""
+
+    message: str = ""
+    code: int = 0
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    object: AnyObject = AnyObject()
+
+
+_ANY_OBJECT: Final = msgspec.json.Decoder(AnyObject)
+_VERSIONED: Final = msgspec.json.Decoder(_Versioned)
+_STATUS: Final = msgspec.json.Decoder(Status)
+
+
+def any_object(raw: msgspec.Raw | bytes) -> AnyObject:
+    """Decode the metadata of an object; empty if it is not an object."""
+    try:
+        return _ANY_OBJECT.decode(raw)
+    except msgspec.DecodeError:
+        return AnyObject()
+
+
+def version_of(line: bytes) -> str:
+    """Return the version of an event's object, "" if it has none."""
+    try:
+        return _VERSIONED.decode(line).object.metadata.resource_version
+    except msgspec.DecodeError:
+        return ""
+
+
+def status_of(raw: msgspec.Raw | bytes) -> Status:
+    """Decode a Status; an empty one if the body is something else, such as a proxy's page."""
+    try:
+        return _STATUS.decode(raw)
+    except msgspec.DecodeError:
+        return Status()
+
+
+class LineSplitter:
+    """Splits a stream into lines. A line may be longer than any read buffer: its pieces are joined once, at its end."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Add the next bytes and return the lines that they complete, without newlines and without empty lines."""
+        first, *others = chunk.split(b"\n")
+        self._pieces.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._pieces), *others]
+        self._pieces = [lines.pop()]
+        return [line for line in lines if line]
+
+
+# One authenticated connection to the API server: returns raw responses, raises every failure as a ClusterError.
+
 
 if TYPE_CHECKING:
     from webhook.cluster.api.credentials import Credentials

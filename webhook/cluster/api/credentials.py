@@ -16,7 +16,7 @@ import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ClusterError
 
 Headers = tuple[tuple[str, str], ...]
 """HTTP headers; a name may come several times."""

@@ -5,25 +5,20 @@ import random
 from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple, NoReturn
 
-from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ClusterError, RestoredError
-from webhook.cluster.api.live_pod import read_live_pod
-from webhook.cluster.ledger.ledger_context import LedgerContext, LedgerRecorder
-from webhook.cluster.ledger.ledger_request import Asked
-from webhook.cluster.ledger.ledger_writer import ELSEWHERE, LedgerWriter
-from webhook.cluster.watch.kinds import ledger_kind
-from webhook.cluster.watch.quotas import live_quotas
-from webhook.cluster.watch.watched_kind import WatchedKind
+from webhook.cluster.api.client import ApiConnection, ClusterError, RestoredError
+from webhook.cluster.api.requests import read_live_pod
+from webhook.cluster.ledger.ledger_writer import ELSEWHERE, Asked, LedgerContext, LedgerRecorder, LedgerWriter
+from webhook.cluster.watch.feed import live_quotas
+from webhook.cluster.watch.kinds import WatchedKind, ledger_kind
+from webhook.core.model.amounts import UNASSIGNED, TeamName, Uid
 from webhook.core.model.decision import Decision, Deny, NotApplicable
-from webhook.core.model.names import UNASSIGNED, TeamName, Uid
 from webhook.core.model.pod import Resident
-from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.quota.resource_quotas import QuotaIndex, exceeded
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.quota.charges import InFlightCharge, LedgerDecision, QuotaIndex, exceeded
 from webhook.core.world.ledger_homes import LedgerHomes
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
-from webhook.kube.admission.review import Review
+from webhook.kube.admission.reviews import Review
 from webhook.kube.ledger.team_ledger import TeamLedger
 
 UNSEEN_SECONDS: Final = 40.0

@@ -1,33 +1,137 @@
-"""One ledger's writer, of a team or of the teams of a department.
+"""Batches of one ledger.
 
-A request is decided when it comes, and its charge is assumed in the world: there is no await between the two, and on
-one event loop that is the lock. The charges of all waiting requests are stored with one write, a compare-and-swap on
-the object's resourceVersion. What another replica's write precedes is decided again, and so is what came without a
-current view, or while two charges were for pods of one name.
+For how long this process has known each charge of a ledger, by its own clock.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
-from webhook.cluster.api.errors import ClusterError, RestoredError
-from webhook.cluster.ledger.charge_ages import ChargeAges
-from webhook.cluster.ledger.ledger_context import LedgerContext
-from webhook.cluster.ledger.ledger_request import Asked, LedgerRequest
-from webhook.cluster.ledger.team_ledger_client import Result, TeamLedgerClient, result_of
-from webhook.cluster.ledger.write_fence import WriteFence
-from webhook.cluster.ledger.write_pace import WritePace
+from webhook.cluster.api.client import ApiConnection, ClusterError, RestoredError
+from webhook.cluster.ledger.ledger_objects import Result, TeamLedgerClient, WriteFence, WritePace, result_of
 from webhook.core.explain.team_rows import DepartmentRow, TeamRow, ledger_row
+from webhook.core.model.amounts import TeamName, Uid
 from webhook.core.model.decision import Decision, Retry
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import ENDED, InFlightCharge, LedgerDecision
-from webhook.core.quota.ledger_moves import department_of
+from webhook.core.model.pod import NO_UID
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.quota.charges import ENDED, InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import MOST_LINGERING
+from webhook.core.quota.usage import department_of
+from webhook.core.world.ledger_homes import LedgerHomes
 from webhook.core.world.ledger_session import LedgerSession
+from webhook.core.world.world import World
 from webhook.kube.ledger import team_ledger
 from webhook.kube.ledger.team_ledger import TeamLedger
+
+
+class ChargeAges:
+    """When each charge was first seen; `clock` is the event loop's."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._first_seen: dict[Uid, float] = {}
+
+    def __contains__(self, uid: Uid) -> bool:
+        return uid in self._first_seen
+
+    def keep(self, uids: Iterable[Uid]) -> None:
+        """Set which charges there are: the others are forgotten, and new ones are first seen now."""
+        now = self._clock()
+        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids}
+
+    def begin(self, uid: Uid) -> None:
+        """See a charge for the first time now."""
+        self._first_seen[uid] = self._clock()
+
+    def is_late(self, flight: InFlightCharge, unseen_seconds: float = 0.0) -> bool:
+        """Return whether it is too late for a charge's pod to appear, or to linger.
+
+        Room that is kept for a pod gets so long besides: the leader's start loop ends it in its time, and reports that.
+        """
+        now = self._clock()
+        grace = unseen_seconds if flight.until else 0.0
+        return now - self._first_seen.get(flight.pod.uid, now) > (flight.lingers or unseen_seconds) + grace
+
+
+# What the ledger writers of all teams share.
+
+
+class LedgerRecorder(Protocol):
+    """Records what the ledger does, for metrics."""
+
+    def wrote(self, result: str, *, charges: int, seconds: float) -> None:
+        """Record a write, its number of charges and its duration."""
+
+    def waited(self, seconds: float) -> None:
+        """Record that charges waited for the watched pods to catch up with the ledger."""
+
+    def withdrew(self) -> None:
+        """Record a charge that is withdrawn because its caller disconnected."""
+
+
+class LedgerContext(NamedTuple):
+    """The connection, the world, the resourceVersion that its pods have reached, the recorder, and all ledgers.
+
+    `wake` has the writer of another ledger write what is to be changed there; `on_restored` receives that etcd was.
+    """
+
+    connection: ApiConnection
+    world: World
+    reached: Callable[[], int]
+    recorder: LedgerRecorder
+    homes: LedgerHomes
+    wake: Callable[[TeamName], None]
+    on_restored: Callable[[RestoredError], None]
+
+
+# Requests that wait for a ledger's writer.
+
+
+LedgerJudge = Callable[[], LedgerDecision]
+"""Decides a request on the present world."""
+
+
+class Asked(NamedTuple):
+    """What a caller asks for, and until which time of the event loop; `is_gone` returns whether it has left.
+
+    `is_kept`: the charge stays although the caller no longer waits, for the leader of then to use or end.
+    """
+
+    judge: LedgerJudge
+    deadline: float
+    is_gone: Callable[[], bool]
+    is_kept: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class LedgerRequest:
+    """A request that waits for its answer.
+
+    `admitted` is the decision with which a charge was drafted, and `charged` the UID that it is for. `is_sent`: it was
+    written, or may have been.
+    """
+
+    asked: Asked
+    answer: "asyncio.Future[Decision]"
+    admitted: Decision | None = None
+    charged: Uid = NO_UID
+    is_sent: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request was answered or cancelled."""
+        return self.answer.done()
+
+
+# One ledger's writer, of a team or of the teams of a department.
+#
+# A request is decided when it comes, and its charge is assumed in the world: there is no await between the two, and on
+# one event loop that is the lock. The charges of all waiting requests are stored with one write, a compare-and-swap on
+# the object's resourceVersion. What another replica's write precedes is decided again, and so is what came without a
+# current view, or while two charges were for pods of one name.
+
 
 _POLL_SECONDS: Final = 0.002
 """How often a lagging view of the pods is checked again: the missing event is on its way."""

@@ -1,37 +1,187 @@
-"""Reads the state of an installation for `fairgate doctor`: each part separately, since RBAC may allow only some."""
+"""Rights, installation, other products.
+
+What a caller may see: TokenReview says who it is, SubjectAccessReview what that user may do.
+"""
 
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError
-from webhook.cluster.ledger.team_ledger_client import PATH as LEDGERS
-from webhook.cluster.reads.listing import list_objects, names_of_large
-from webhook.cluster.reads.other_products import ProductsFound, read_other_products
-from webhook.cluster.reads.server_version import read_version
+from webhook.cluster.api.client import ApiConnection, ApiError
+from webhook.cluster.ledger.ledger_objects import PATH as LEDGERS
+from webhook.cluster.reads.listing import list_objects, names_of_large, read_version
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import EVICTABLE_BYTES
-from webhook.kube.objects.server_version import ServerVersion
-from webhook.kube.registration import installation
-from webhook.kube.registration.installation import Probe
-from webhook.kube.registration.registration_sync import GUARD, PLURALS, excluding_keys
-from webhook.kube.registration.static_registration import (
+from webhook.kube.objects.keys import ServerVersion
+from webhook.kube.registration import inventory
+from webhook.kube.registration.inventory import GUARD, PLURALS, Probe, excluding_keys
+from webhook.kube.registration.static_files import (
+    GUARDS,
     StaticRegistration,
     pod_for_guard,
     pod_for_webhook,
+    products_of,
+    section_of,
     static_registration,
 )
-from webhook.kube.registration.viewer_role import GUARDS
 from webhook.kube.world_file.world_objects import WorldKind
 
+MAX_TOKEN: Final = 16_384
+"""Characters of a token; those of ServiceAccounts have about a thousand."""
+_TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
+_ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _User = _User()
+    audiences: list[str] = []
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessStatus = _AccessStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class CallerIdentity:
+    """A user as the API server knows it."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = field(default_factory=dict)
+
+
+async def identity_of(connection: ApiConnection, token: str, *, audience: str = "") -> CallerIdentity | None:
+    """Return the user of a token; None where it is not valid, or not for the audience. Raises ClusterError."""
+    spec = {"token": token, "audiences": [audience]} if audience else {"token": token}
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    body = await connection.send("POST", _TOKEN_REVIEWS, msgspec.json.encode(review), action="create tokenreviews")
+    status = msgspec.json.decode(body, type=_TokenReview).status
+    user = status.user
+    if not status.authenticated or not user.username or (audience and audience not in status.audiences):
+        return None
+    return CallerIdentity(user.username, user.uid, tuple(user.groups), user.extra)
+
+
+async def may_list(connection: ApiConnection, identity: CallerIdentity, resource: str, namespace: str = "") -> bool:
+    """Whether a user may list a kind of the core API in a namespace, by default in all. Raises ClusterError."""
+    attributes = {"verb": "list", "version": "v1", "resource": resource}
+    attributes |= {"namespace": namespace} if namespace else {}
+    spec = {
+        "user": identity.name,
+        "uid": identity.uid,
+        "groups": identity.groups,
+        "extra": identity.extra,
+        "resourceAttributes": attributes,
+    }
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    body = await connection.send(
+        "POST", _ACCESS_REVIEWS, msgspec.json.encode(review), action="create subjectaccessreviews"
+    )
+    return msgspec.json.decode(body, type=_AccessReview).status.allowed
+
+
+class CallerRights:
+    """Asks the API server about tokens for one audience."""
+
+    def __init__(self, connection: ApiConnection, *, audience: str) -> None:
+        self._connection = connection
+        self._audience = audience
+
+    async def why_not_all_pods(self, token: str) -> str | None:
+        """Return why the bearer of a token may not see all pods; None if it may. Raises ClusterError."""
+        if not token or len(token) > MAX_TOKEN:
+            return f"a token for the audience {self._audience} is required"
+        identity = await identity_of(self._connection, token, audience=self._audience)
+        if identity is None:
+            return f"the token is not valid for the audience {self._audience}"
+        if not await may_list(self._connection, identity, "pods"):
+            return f"{identity.name} may not list pods in all namespaces"
+        return None
+
+
+# Reads which other products queue or place pods in a cluster: from what any user may read, and its webhooks.
+
+
+_KIND: Final = "MutatingWebhookConfiguration"
+_WEBHOOKS: Final = WorldKind(_KIND, keys.REGISTRATION_API, f"/apis/{keys.REGISTRATION_API}/{PLURALS[_KIND]}")
+
 T = TypeVar("T")
+
+
+class _Group(msgspec.Struct):
+    name: str
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group] = []
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsFound:
+    """The products that were found, and the rights without which some would not be."""
+
+    products: tuple[str, ...] = ()
+    missing_rights: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What was found, with the sections to read, and why there may be more."""
+        said = "no other queue or scheduler found"
+        if self.products:
+            verb = "is" if len(self.products) == 1 else "are"
+            sections = ", ".join(map(section_of, self.products))
+            said = f"{' and '.join(self.products)} {verb} installed: {sections}"
+        if self.missing_rights:
+            said += f"; there may be more: you lack the right to {' and '.join(self.missing_rights)}"
+        return said
+
+
+async def read_other_products(connection: ApiConnection) -> ProductsFound:
+    """Read which products there are. Raises ClusterError if the API server cannot be reached."""
+    missing: list[str] = []
+    discovery = await _permitted(connection.send("GET", "/apis", action="get apis"), b"{}", "get apis", missing)
+    webhooks = await _permitted(list_objects(connection, _WEBHOOKS), [], f"list {PLURALS[_KIND]}", missing)
+    names = {group.name for group in msgspec.json.decode(discovery, type=_Groups).groups}
+    names.update(webhook["name"] for each in webhooks for webhook in each.get("webhooks") or ())
+    return ProductsFound(products_of(names), tuple(missing))
+
+
+async def _permitted(reading: Awaitable[T], nothing: T, right: str, missing: list[str]) -> T:
+    """Return what was read; without the right to, `nothing`, and the right is missing."""
+    try:
+        return await reading
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        missing.append(right)
+        return nothing
+
+
+# Reads the state of an installation for `fairgate doctor`: each part separately, since RBAC may allow only some.
+
 
 _Json = dict[str, Any]
 _OBJECT: Final = msgspec.json.Decoder(_Json)
@@ -82,7 +232,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
     replicas = await _part("get reports", read_report(connection, reports.REPLICAS))
     policy = await _part("get reports", read_report(connection, reports.POLICY))
     room = await _part("get reports", read_report(connection, reports.ROOM))
-    configurations = {name: await _object(connection, kind, name) for kind, name in installation.CONFIGURATIONS}
+    configurations = {name: await _object(connection, kind, name) for kind, name in inventory.CONFIGURATIONS}
     guards = {
         (kind, name): await _object(connection, kind, name) for name in GUARDS for kind in (GUARD, f"{GUARD}Binding")
     }
@@ -118,12 +268,12 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
 async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | ReadForbidden:
     """Create a GPU pod as a dry run, which calls the webhooks and stores nothing. Raises ClusterError."""
     try:
-        answer = await _create_dry(connection, installation.probe_pod(policy), namespace)
+        answer = await _create_dry(connection, inventory.probe_pod(policy), namespace)
     except ApiError as error:
         if error.is_forbidden and "cannot create resource" in str(error):
             return ReadForbidden(f"create pods in namespace {namespace}")
-        return installation.refused_probe(error.status, str(error))
-    return installation.created_probe(_OBJECT.decode(answer))
+        return inventory.refused_probe(error.status, str(error))
+    return inventory.created_probe(_OBJECT.decode(answer))
 
 
 async def read_static_registration(connection: ApiConnection, *, resource: str, namespace: str) -> StaticRegistration:
@@ -152,12 +302,12 @@ async def _create_dry(connection: ApiConnection, pod: _Json, namespace: str) -> 
 async def is_exempt(connection: ApiConnection, namespace: str) -> bool:
     """Return whether a namespace's label exempts it; False if the namespace may not be read."""
     part = await _part("get namespaces", _get(connection, f"/api/v1/namespaces/{namespace}", "get namespaces"))
-    return isinstance(part, ReadValue) and installation.is_exempt(part.value)
+    return isinstance(part, ReadValue) and inventory.is_exempt(part.value)
 
 
 async def _object(connection: ApiConnection, kind: str, name: str) -> ReadResult[_Json]:
     action = f"get {PLURALS[kind]}"
-    return await _part(action, _get(connection, installation.path_of(kind, name), action))
+    return await _part(action, _get(connection, inventory.path_of(kind, name), action))
 
 
 async def _get(connection: ApiConnection, path: str, action: str) -> _Json:
@@ -174,7 +324,7 @@ async def _deployments(
 ) -> ReadResult[list[_Json]]:
     """Read Fairgate's Deployments and StatefulSets in the namespace of the webhooks' Service; none if by URL."""
     found = [part.value for part in configurations if isinstance(part, ReadValue) and part.value is not None]
-    namespaces = {caller.service_namespace for each in found for caller in installation.webhook_endpoints(each)} - {""}
+    namespaces = {caller.service_namespace for each in found for caller in inventory.webhook_endpoints(each)} - {""}
     if len(namespaces) != 1:
         return ReadValue([])
     apps = f"/apis/apps/v1/namespaces/{namespaces.pop()}"

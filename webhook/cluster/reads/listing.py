@@ -1,19 +1,20 @@
-"""Lists objects once, for commands that read a cluster and exit. The list-watch is in watch.py."""
+"""Lists that a command reads whole, also with rights to a part, and the server's version.
+
+Lists objects once, for commands that read a cluster and exit. The list-watch is in watch.py.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError
-from webhook.cluster.api.list_page import list_page
-from webhook.cluster.api.wire import ListMeta, ListPage, any_object
-from webhook.cluster.watch.store import ObjectStore
-from webhook.cluster.watch.watched_kind import WatchedKind
+from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, ListMeta, ListPage, any_object
+from webhook.cluster.api.requests import list_page
+from webhook.cluster.watch.event_stream import ObjectStore
+from webhook.cluster.watch.kinds import WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
-from webhook.kube.objects.served_paths import served_paths
+from webhook.kube.objects.keys import ServerVersion, parse_version, served_paths, why_too_old
 from webhook.kube.world_file.world_objects import WorldKind
 
 _PAGE_SIZE: Final = "500"
@@ -91,3 +92,84 @@ async def pages(connection: ApiConnection, path: str, selectors: Mapping[str, st
         if not page.metadata.continue_:
             return
         params["continue"] = page.metadata.continue_
+
+
+# Reads as much of a kind as RBAC allows: all of it, or a few namespaces, or nothing.
+
+
+_NAMESPACED: Final = frozenset(
+    {
+        *("pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "horizontalpodautoscalers"),
+        *("poddisruptionbudgets", "limitranges"),
+        *("namespaces", "events"),
+    }
+)
+"""Kinds that can be read by namespace, and namespaces themselves."""
+
+
+class ReadScope(NamedTuple):
+    """How much of a kind was read: all of it, or these namespaces."""
+
+    resource: str
+    is_all: bool
+    namespaces: tuple[str, ...] = ()
+
+
+async def read_permitted(path: str, read: Callable[[str], Awaitable[None]], *, namespaces: Sequence[str]) -> ReadScope:
+    """Read a kind from its path; if RBAC forbids that, from the same path in each namespace.
+
+    Raises ClusterError for every error but a missing right. Does not retry.
+    """
+    resource = path.rpartition("/")[2]
+    try:
+        await read(path)
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+    else:
+        return ReadScope(resource, is_all=True)
+    found = []
+    for namespace in namespaces if resource in _NAMESPACED else ():
+        try:
+            await read(in_namespace(path, namespace))
+        except ApiError as refusal:
+            if not (refusal.is_forbidden or refusal.is_missing):
+                raise
+        else:
+            found.append(namespace)
+    return ReadScope(resource, is_all=False, namespaces=tuple(found))
+
+
+def in_namespace(path: str, namespace: str) -> str:
+    """Return the path of a kind in one namespace; for namespaces, that of the object."""
+    head, _, resource = path.rpartition("/")
+    return f"{path}/{namespace}" if resource == "namespaces" else f"{head}/namespaces/{namespace}/{resource}"
+
+
+# Reads the version of the API server, and ends a process that cannot work with it.
+
+
+_PATH: Final = "/version"
+_RETRY_SECONDS: Final = 5.0
+
+
+async def read_version(connection: ApiConnection) -> ServerVersion | None:
+    """Return the version; None where it may not be read, or is none of Kubernetes. Raises ClusterError."""
+    try:
+        return parse_version(await connection.send("GET", _PATH, action="get version"))
+    except ApiError as error:
+        if error.is_forbidden or error.is_missing:
+            return None
+        raise
+
+
+async def refuse_too_old(connection: ApiConnection) -> None:
+    """Return once the version was read; raises ClusterError if it is too old. An unknown version passes."""
+    while True:
+        try:
+            version = await read_version(connection)
+            break
+        except ClusterError:  # the watches report it
+            await asyncio.sleep(_RETRY_SECONDS)
+    if version is not None and (why := why_too_old(version)) is not None:
+        raise ClusterError(why)

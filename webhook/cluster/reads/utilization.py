@@ -14,10 +14,9 @@ import aiohttp
 import msgspec
 
 from webhook import __version__
-from webhook.core.idle.series import gpu_series
-from webhook.core.idle.utilization import GpuSeries
-from webhook.core.model.idle_rules import UtilizationMetric, UtilizationSource
-from webhook.core.model.text import printable, shortened
+from webhook.core.idle.judge import GpuSeries, gpu_series
+from webhook.core.model.amounts import printable, shortened
+from webhook.core.model.policy_addons import UtilizationMetric, UtilizationSource
 
 SECONDS: Final = 10.0
 """How long a query may take: a round that has no answer is a gap."""

@@ -1,25 +1,27 @@
-"""Reads what of Fairgate is in a cluster: objects, workloads, processes, and what is written on pods and nodes."""
+"""What an uninstallation would remove: its scope, the rights that it needs, what is there.
+
+What an uninstallation is about: where to look, what to keep, how fast it writes.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.one_object import find
+from webhook.cluster.api.requests import find
 from webhook.cluster.reads.listing import pages
-from webhook.cluster.uninstall.scope import Scope, Tempo
-from webhook.core.model.names import NodeName
+from webhook.core.model.amounts import NodeName
 from webhook.kube.ledger import reports
+from webhook.kube.nodes.holds import is_marked
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod.let_go import MarkedPod, by_turns, in_line, with_notice
-from webhook.kube.reclaim.holds import is_marked
-from webhook.kube.registration.inventory import (
+from webhook.kube.pod.waiting import MarkedPod, by_turns, in_line, with_notice
+from webhook.kube.registration.static_files import (
     DEFINITIONS,
-    HELD_ROOM,
+    HELD_ROOM_OBJECT,
     PROCESS_REPORT,
     REGISTERED_GUARDS,
     ROLES,
@@ -28,6 +30,147 @@ from webhook.kube.registration.inventory import (
     certificates,
     leases,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where Fairgate's processes are, and what stays.
+
+    `namespace` is theirs, empty to look in all. `workload` names the Deployment or StatefulSet of the servers; empty:
+    those with Fairgate's label. `certs_secret` is the Secret to remove from `secret_namespace`, empty for none.
+    """
+
+    namespace: str = ""
+    workload: str = ""
+    certs_secret: str = ""
+    secret_namespace: str = ""
+    keeps_line: bool = False
+    keeps_definitions: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tempo:
+    """Bounds on requests, and times in seconds."""
+
+    at_once: int = 16
+    """Requests at a time: API Priority and Fairness gives a client that many without others noticing."""
+    pods_per_second: float = 100.0
+    """Pods let go, or relieved of a notice: kube-scheduler binds about as many."""
+    settle_seconds: float = 2.0
+    """After a webhook was deleted, each API server may call it until its own watch delivers that: some milliseconds.
+    A leader notices within two seconds that it no longer leads."""
+    lease_seconds: int = 30
+    """How long no process leads after an uninstallation was killed; then the old ones continue."""
+    poll_seconds: float = 0.5
+    """Between two looks whether processes have stopped, or a definition is gone."""
+    wait_seconds: float = 120.0
+    """How long to wait for processes to stop: they drain, and kubelets allow a minute."""
+
+
+# The rights that an uninstallation needs, and which of them its user lacks.
+
+
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class Right(NamedTuple):
+    """A verb on a resource of an API group; no name is every object, no namespace all or none."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+    namespace: str = ""
+
+    @property
+    def text(self) -> str:
+        """The right in words."""
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        named = f" {self.name}" if self.name else ""
+        return f"{self.verb} {what}{named}" + (f" in namespace {self.namespace}" if self.namespace else "")
+
+
+def needed_rights(scope: Scope) -> tuple[Right, ...]:
+    """Return every right that an uninstallation of this scope needs, in the order of its steps."""
+    return tuple(dict.fromkeys(_needed(scope)))
+
+
+def _needed(scope: Scope) -> Iterator[Right]:
+    for each in (*WEBHOOKS, *REGISTERED_GUARDS, *ROLES):
+        yield from _of(each, "get", "delete")
+    yield Right("list", "", "pods")
+    yield Right("patch", "", "pods")
+    yield Right("list", "", "nodes")
+    yield Right("get", "", "nodes")
+    yield Right("patch", "", "nodes")
+    yield from _of(HELD_ROOM_OBJECT, "get", "delete")
+    yield Right("get", keys.OWN_GROUP, keys.REPORTS, "replicas")
+    for each in DEFINITIONS:
+        yield from _of(each, "get", *(() if scope.keeps_definitions else ("delete",)))
+    yield from _workload_rights(scope)
+    for lease in leases(scope.namespace):
+        if scope.namespace:
+            yield from _of(lease, "get", "patch", "delete")
+    if not scope.namespace:
+        for verb in ("list", "patch", "delete"):
+            yield Right(verb, "coordination.k8s.io", "leases")
+    if scope.certs_secret:
+        yield from _of(certificates(scope.secret_namespace, scope.certs_secret), "delete")
+
+
+def _workload_rights(scope: Scope) -> Iterator[Right]:
+    for plural in ("deployments", "statefulsets"):
+        yield Right("get" if scope.workload else "list", "apps", plural, scope.workload, scope.namespace)
+        yield Right("patch", "apps", f"{plural}/scale", scope.workload, scope.namespace)
+
+
+def _of(owned: OwnedObject, *verbs: str) -> Iterator[Right]:
+    return (Right(verb, owned.group, owned.plural, owned.name, owned.namespace) for verb in verbs)
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def missing_rights(connection: ApiConnection, rights: Iterable[Right], tempo: Tempo) -> list[Right]:
+    """Return the rights that the user lacks, as the API server says. Raises ClusterError."""
+    wanted, limit = list(rights), asyncio.Semaphore(tempo.at_once)
+
+    async def has(right: Right) -> bool:
+        async with limit:
+            return await _has(connection, right)
+
+    allowed = await asyncio.gather(*map(has, wanted))
+    return [right for right, is_allowed in zip(wanted, allowed, strict=True) if not is_allowed]
+
+
+async def _has(connection: ApiConnection, right: Right) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": right.name,
+        "namespace": right.namespace,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    body = await connection.send(
+        "POST", _REVIEWS, msgspec.json.encode(review), action="create selfsubjectaccessreviews"
+    )
+    return msgspec.json.decode(body, type=_Review).status.allowed
+
+
+# Reads what of Fairgate is in a cluster: objects, workloads, processes, and what is written on pods and nodes.
+
 
 T = TypeVar("T")
 
@@ -89,7 +232,7 @@ class Survey:
 
 async def survey(connection: ApiConnection, scope: Scope, tempo: Tempo) -> Survey:
     """Read everything once. Raises ClusterError."""
-    wanted = [*WEBHOOKS, *REGISTERED_GUARDS, *DEFINITIONS, *ROLES, HELD_ROOM]
+    wanted = [*WEBHOOKS, *REGISTERED_GUARDS, *DEFINITIONS, *ROLES, HELD_ROOM_OBJECT]
     if scope.namespace:
         wanted += leases(scope.namespace)
     limit = asyncio.Semaphore(tempo.at_once)

@@ -1,17 +1,77 @@
-"""The kinds that a world is made of, each as what to list and watch, and the calls that store it."""
+"""A watched kind: API, struct, apply, remove, what files keep.
 
-from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+How a watch handles one kind of object: where to list it, how to decode it, and which calls store it.
+"""
 
-from webhook.cluster.watch.watched_kind import WatchedKind
-from webhook.core.model.names import Namespace, NodeName, Uid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from webhook.core.model.amounts import Namespace, NodeName, Uid
 from webhook.core.model.node import Node
+from webhook.core.reclaim.reclaim_pods import Disruption
+from webhook.core.reclaim.victims import FailureBudget, WorkloadId
 from webhook.core.world.world import World
+from webhook.kube.kinds.job_failures import workload_id
+from webhook.kube.kinds.kind_row import Failures, Row
+from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.ledger.team_ledger import TeamLedger, object_name
-from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
-from webhook.kube.nodes.volumes import VOLUMES, PersistentVolume, to_volume
+from webhook.kube.nodes.holds import DisruptionBudget, to_disruption
+from webhook.kube.nodes.nodes import VOLUMES, PersistentVolume, to_namespace, to_node, to_priority, to_volume
 from webhook.kube.objects import keys, objects
-from webhook.kube.objects.large_objects import without_large_parts
+from webhook.kube.objects.objects import without_large_parts
+
+T = TypeVar("T")
+
+
+class Lose(Protocol):
+    """Receives the handle of an object that is gone; `is_watched`: nothing that it was before that was missed."""
+
+    def __call__(self, handle: str, *, is_watched: bool) -> None:
+        """Remove the object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedKind(Generic[T]):
+    """One kind of object and the calls that put it into its sink.
+
+    `name` is the plural that RBAC uses; `key` names an object as the API does: namespace/name, or name for
+    cluster-scoped kinds. `handle` names it as the sink does (a pod by UID): if an object returns under its key with
+    another handle, its deletion was missed, and the old handle is removed first.
+
+    `remove` is called for an object that exists and is no longer stored, `lose` for one that was deleted, or is
+    missing from a list.
+
+    `apply` returns whether it stored the object; False means that there is nothing to store (a pod that ended), and
+    an earlier version is removed. It raises ValueError for an invalid object: that object is skipped and counted, its
+    earlier version stays. Any other exception is a bug and ends the watch.
+    """
+
+    name: str
+    path: str
+    item: type[T]
+    key: Callable[[T], str]
+    handle: Callable[[T], str]
+    apply: Callable[[T], bool]
+    remove: Callable[[str], None]
+    lose: Lose | None = None
+    """Called instead of `remove`, for kinds that treat a deletion differently."""
+    params: Mapping[str, str] = field(default_factory=dict)
+    """Query parameters of list and watch: selectors."""
+    tracks_names: bool = False
+    """Whether the names of objects that `apply` did not store are recorded."""
+    salvage: Callable[[T | bytes], T | None] | None = None
+    """Returns the readable part of an invalid object, or of JSON that does not decode as `item`; it is stored."""
+    trim: Callable[[bytes], bytes] | None = None
+    """Cuts a large object down before it is decoded, for kinds that tenants write: decoding all of it takes long."""
+    is_optional: bool = False
+    """Whether a server without this API (404) counts as one without such objects."""
+    needs_right: bool = True
+    """False: where RBAC forbids the kind, it counts as one without objects; the rest is of use without it."""
+
+
+# The kinds that a world is made of, each as what to list and watch, and the calls that store it.
+
 
 ALIVE: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """Finished pods stay for days and hold nothing; without them, the server reports the end of one as DELETED."""
@@ -257,3 +317,50 @@ def _named_kind(
 
 def _name(thing: Object) -> str:
     return thing.metadata.name
+
+
+# The kinds that bound evictions: disruption budgets, and workloads that count the failures of their pods.
+
+
+SetBudget = Callable[[WorkloadId, FailureBudget | None], None]
+
+
+def disruption_kind(
+    set_budget: Callable[[Disruption], None], remove_budget: Callable[[Namespace, str], None]
+) -> WatchedKind[DisruptionBudget]:
+    """Watch PodDisruptionBudgets."""
+
+    def apply(budget: DisruptionBudget) -> bool:
+        set_budget(to_disruption(budget))
+        return True
+
+    return grouped_kind(
+        "poddisruptionbudgets",
+        keys.BUDGET_API,
+        DisruptionBudget,
+        apply=apply,
+        remove=lambda path: remove_budget(*split_path(path)),
+        is_optional=False,
+    )
+
+
+def failure_kinds(set_budget: SetBudget) -> tuple[WatchedKind[Any], ...]:
+    """Watch how many failures each workload survives; those that survive any number are not kept."""
+    return tuple(_kind(row, row.failures, set_budget) for row in BUILT_IN if row.failures is not None)
+
+
+def _kind(row: Row, failures: Failures, set_: SetBudget) -> WatchedKind[Any]:
+    def apply(found: Any) -> bool:  # noqa: ANN401 - of the type that the row names
+        budget = failures.budget(found)
+        if budget is not None:
+            set_(WorkloadId(handle(found)), budget)
+        return budget is not None
+
+    def handle(found: Any) -> str:  # noqa: ANN401
+        return workload_id(found.metadata.namespace, found.metadata.uid) or ""
+
+    def remove(gone: str) -> None:
+        set_(WorkloadId(gone), None)
+
+    api = f"{row.kind.group}/{row.versions[0]}"
+    return grouped_kind(row.kind.resource, api, failures.item, apply=apply, remove=remove, handle=handle)

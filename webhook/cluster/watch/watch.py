@@ -19,17 +19,23 @@ from typing import Final, Generic, NoReturn
 
 import msgspec
 
-from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.api.errors import ApiError, ClusterError, LostTrackError, RestoredError
-from webhook.cluster.api.list_page import list_page
-from webhook.cluster.api.wire import LineSplitter, ListPage, WatchEvent, any_object, status_of
-from webhook.cluster.watch.pace import Pace
-from webhook.cluster.watch.store import ObjectStore
-from webhook.cluster.watch.time_slice import TimeSlice
-from webhook.cluster.watch.watch_position import WatchPosition
-from webhook.cluster.watch.watched_kind import T, WatchedKind
+from webhook.cluster.api.client import (
+    ApiConnection,
+    ApiError,
+    ClusterError,
+    LineSplitter,
+    ListPage,
+    LostTrackError,
+    RestoredError,
+    WatchEvent,
+    any_object,
+    status_of,
+)
+from webhook.cluster.api.requests import list_page
+from webhook.cluster.watch.event_stream import ObjectStore, Pace, TimeSlice, WatchPosition
+from webhook.cluster.watch.kinds import T, WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
-from webhook.kube.objects.served_paths import served_paths
+from webhook.kube.objects.keys import served_paths
 
 _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
 _RAW_EVENT: Final = msgspec.json.Decoder(WatchEvent[msgspec.Raw])

@@ -1,44 +1,175 @@
-"""Everything that the server and the evictor watch: one list for both, and what only one of them needs."""
+"""The kinds that a world is made from: nodes, pods, claims, scalers.
+
+The watched kinds of DRA (resource.k8s.io), and the PodGroups whose pods share claims or are in one domain.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from webhook.cluster.watch.dra_kinds import device_kinds
-from webhook.cluster.watch.failures import disruption_kind, failure_kinds
 from webhook.cluster.watch.kinds import (
     LosePod,
     PodStore,
+    T,
+    WatchedKind,
+    disruption_kind,
     failed_pod_kind,
+    failure_kinds,
+    grouped_kind,
     ledger_kind,
     namespace_kind,
     node_kind,
+    path_of,
     pod_kind,
     priority_class_kind,
+    split_path,
     volume_kind,
 )
-from webhook.cluster.watch.scalers import scaler_kind
-from webhook.cluster.watch.watched_kind import T, WatchedKind
+from webhook.core.devices.claim_users import ClaimKey
+from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.demand import Weights
-from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.placement.rejecting_nodes import Rejection, Start
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.world.listed_charges import ListedCharges
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger import TeamLedger, reclaiming
 from webhook.kube.nodes.nodes import to_node
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod.existing_pods import to_resident
-from webhook.kube.pod.kubelet_outcomes import to_rejection, to_start
-from webhook.kube.pod.pod_recovery import recovered_pod
-from webhook.kube.pod.waiting_pods import to_waiting
-from webhook.kube.reclaim.reclaim_pods import to_reclaim_pod
+from webhook.kube.pod import devices
+from webhook.kube.pod.existing import to_reclaim_pod, to_resident
+from webhook.kube.pod.gangs import gang_of_pod_group
+from webhook.kube.pod.outcomes import to_rejection, to_start
+from webhook.kube.pod.waiting import recovered_pod, to_waiting
+from webhook.kube.workloads.unknown_kinds import SCALER_API, SCALERS, Autoscaler, scaling_of
+from webhook.kube.world_file.world_file import keep_group
+
+
+def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
+    """Return the kinds that keep a world's device classes, claims, templates, slices and PodGroups current."""
+    return (*_capacity_kinds(world), *_claim_kinds(world))
+
+
+def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
+    return (
+        grouped_kind(
+            "deviceclasses",
+            keys.DEVICES_API,
+            devices.DeviceClassObject,
+            apply=lambda found: _set_class(world, found),
+            remove=lambda name: world.set_device_class(name, None),
+        ),
+        grouped_kind(
+            "resourceslices",
+            keys.DEVICES_API,
+            devices.ResourceSlice,
+            apply=lambda found: _set_slice(world, found),
+            remove=lambda name: world.set_slice(name, None),
+        ),
+        grouped_kind(
+            "devicetaintrules",
+            keys.DEVICES_API,
+            devices.DeviceTaintRule,
+            apply=lambda found: _set_taint_rule(world, found),
+            remove=lambda name: world.set_taint_rule(name, None),
+            needs_right=False,
+        ),
+    )
+
+
+def _claim_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
+    return (
+        grouped_kind(
+            "resourceclaims",
+            keys.DEVICES_API,
+            devices.ResourceClaim,
+            apply=lambda found: _set_claim(world, found),
+            remove=lambda path: world.set_claim(_key("claim", path), None),
+        ),
+        grouped_kind(
+            "resourceclaimtemplates",
+            keys.DEVICES_API,
+            devices.ResourceClaimTemplate,
+            apply=lambda found: _set_template(world, found),
+            remove=lambda path: world.set_claim(_key("template", path), None),
+        ),
+        grouped_kind(
+            "podgroups",
+            keys.GROUPS_API,
+            devices.PodGroup,
+            apply=lambda found: keep_group(found, world),
+            remove=lambda path: _remove_group(world, path),
+        ),
+    )
+
+
+def _set_class(world: World, found: devices.DeviceClassObject) -> bool:
+    world.set_device_class(found.metadata.name, devices.to_class(found), *devices.conditions_of(found))
+    return True
+
+
+def _set_claim(world: World, found: devices.ResourceClaim) -> bool:
+    key = devices.claim_key(found.metadata)
+    world.set_claim(key, devices.to_claim(found), found.metadata.uid, allocated=devices.allocated_at(found))
+    return True
+
+
+def _set_template(world: World, found: devices.ResourceClaimTemplate) -> bool:
+    world.set_claim(devices.template_key(found.metadata), devices.to_template(found))
+    return True
+
+
+def _set_slice(world: World, found: devices.ResourceSlice) -> bool:
+    world.set_slice(found.metadata.name, devices.to_slice(found))
+    return True
+
+
+def _set_taint_rule(world: World, found: devices.DeviceTaintRule) -> bool:
+    rule = devices.to_taint_rule(found)
+    if rule is not None:
+        world.set_taint_rule(found.metadata.name, rule)
+    return rule is not None
+
+
+def _remove_group(world: World, path: str) -> None:
+    world.set_group(_key("group", path), None)
+    gang = gang_of_pod_group(*split_path(path))
+    world.group_domains.pop(gang, None)
+    if world.minimums.remove_scaler(gang):
+        world.on_usage_changed()
+
+
+def _key(kind: str, path: str) -> ClaimKey:
+    return ClaimKey(kind, *split_path(path))
+
+
+# What scales workloads, from which their minimums are read.
+
+
+def scaler_kind(world: World) -> WatchedKind[Autoscaler]:
+    """Watch HorizontalPodAutoscalers: a minimum has its team's share first, so what changes of one may change tiers."""
+    minimums = world.minimums
+
+    def apply(found: Autoscaler) -> bool:
+        scaling = scaling_of(found)
+        if scaling is not None and minimums.set_scaler(path_of(found), *scaling):
+            world.on_usage_changed()
+        return scaling is not None
+
+    def remove(handle: str) -> None:
+        if minimums.remove_scaler(handle):
+            world.on_usage_changed()
+
+    return grouped_kind(SCALERS, SCALER_API, Autoscaler, apply=apply, remove=remove, needs_right=False)
+
+
+# Everything that the server and the evictor watch: one list for both, and what only one of them needs.
+
 
 Changed = Callable[[Any, str], None]
 """Receives an object that changed, None if it is removed, and its handle."""

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from webhook.cluster.api.client import JSON, MERGE_PATCH, ApiConnection
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.kube.objects.lease import LeaseRecord, StoredLease, lease_patch, micro_time, new_lease, read_lease
+from webhook.cluster.api.client import JSON, MERGE_PATCH, ApiConnection, ApiError, ClusterError
+from webhook.kube.objects.events import LeaseRecord, StoredLease, lease_patch, micro_time, new_lease, read_lease
 
 _log: Final = logging.getLogger("webhook.cluster.writes.lease")
 _NEVER: Final = float("-inf")

@@ -1,29 +1,35 @@
-"""The mutating step: the tier and the nodes that a pod would get now.
+"""Admit: order of the checks; update guard.
+
+The mutating step: the tier and the nodes that a pod would get now.
 
 Order: assess (demand, exempt?, team, limits, pools), place, tier. Deterministic advice: the same pod, world and policy
 give the same decision, nothing is charged, and a pod that carries an intact decision is not changed.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import place_beside
-from webhook.core.admission.gang_rules import queue_for_gang
-from webhook.core.admission.ignored_requests import ignored_requests
+from webhook.core.admission.assessment import NO_GPU, Assessment, assess
+from webhook.core.admission.domain_rules import ignored_requests, place_beside
 from webhook.core.admission.node_choice import ChargedChoice, choose, in_domain, node_choice_of_pools
-from webhook.core.admission.objections import objections, reasons_against
-from webhook.core.admission.old_pods import with_old_pods
-from webhook.core.admission.pod_rules import NO_GPU
+from webhook.core.admission.pod_rules import queue_for_gang, with_old_pods
 from webhook.core.admission.pools import allowed_pools
-from webhook.core.admission.queueing import queue_behind_others, queue_for_gate, queue_for_limit, queue_for_room
+from webhook.core.admission.queueing import (
+    objections,
+    queue_behind_others,
+    queue_for_gate,
+    queue_for_limit,
+    queue_for_room,
+    reasons_against,
+)
 from webhook.core.admission.verification import confirm
-from webhook.core.model import decision_annotation
+from webhook.core.model import decision as decision_annotation
+from webhook.core.model.amounts import TeamName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Queue, Retry
-from webhook.core.model.names import TeamName
 from webhook.core.model.pod import Handling, Pod, Requester
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code, Reason, Resource, Statement
 from webhook.core.world.world import World
 
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
@@ -157,3 +163,64 @@ def _pool_only(pod: Pod, world: World) -> NotApplicable | Deny | None:
         Reason(Code.SENT_TO_POOL, "asks for no GPU and is sent to pool {pools}", {"pools": names}),
         node_choice=node_choice_of_pools(pod, pools.allowed, world),
     )
+
+
+# After creation no user may change a pod's team, tier or decision, nor the GPUs that a pod in line asks for.
+#
+# kube-apiserver enforces this by itself (webhook.kube.registration.guards) and does not call the webhook. An API server
+# with another configuration that calls it all the same gets the same answer.
+
+
+_UNGATED = "only Fairgate may remove scheduling gate fairgate.dev/queue, in the pod's turn: leave it, or delete the pod"
+_UNTOUCHED = NotApplicable(Reason(Code.NOT_A_CREATE, "the update leaves Fairgate's labels and decision alone"))
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedKeys:
+    """The keys that only Fairgate writes; None where the pod does not have one. `is_queued`: it has Fairgate's gate.
+
+    `minimum` is how many replicas are to stay, which its user wrote: it is fixed once Fairgate decided on the pod.
+    """
+
+    team: str | None
+    tier: str | None
+    decision: str | None
+    is_queued: bool = False
+    minimum: str | None = None
+
+
+def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
+    """Deny an update that changes a protected key."""
+    if old == new:
+        return _UNTOUCHED
+    if old.is_queued and not new.is_queued:
+        return Deny((Reason(Code.PROTECTED_KEY_CHANGED, _UNGATED),))
+    changes = (
+        ("label fairgate.dev/team", old.team, new.team),
+        ("label fairgate.dev/tier", old.tier, new.tier),
+        ("annotation fairgate.dev/decision", old.decision, new.decision),
+        ("annotation fairgate.dev/minimum", old.minimum, new.minimum),
+    )
+    changed = tuple(
+        Statement("{key} from {before} to {after}", {"key": key, "before": _show(before), "after": _show(after)})
+        for key, before, after in changes
+        if before != after
+    )
+    words = "only Fairgate may change {changes:;}: leave it as it is"
+    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, words, {"changes": changed}),))
+
+
+def guard_demand(pod: Pod) -> Deny | NotApplicable:
+    """Deny an update by which a pod in line asks for other GPUs than when it was let in."""
+    found = decision_annotation.read(pod.decision_annotation or "")
+    if not pod.is_queued or pod.needs_resolution or found is None or found.demand == pod.demand.devices:
+        return _UNTOUCHED
+    asked = tuple([Resource(name, amount) for name, amount in found.demand])
+    words = "the pod waits in line for {asked}, and what it asks for may not change: delete it and create it again"
+    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, words, {"asked": asked}),))
+
+
+def _show(value: str | None) -> str:
+    if value is None:
+        return "nothing"
+    return value if len(value) <= 40 else f"{value[:37]}..."  # noqa: PLR2004  # long decisions are cut for reading

@@ -1,40 +1,120 @@
-"""The assessment of a pod, the input of every decision: demand, team, broken limits, pools and tier.
+"""Account, request, pools of one decision.
 
-The mutating step, the commit, explanations, policy replay and the workload check all read the same assessment.
-Placement follows it.
+Rules for pods with GPUs that do not depend on usage: keys and tolerations that only Fairgate may write.
 """
 
 from typing import Final, NamedTuple
 
-from webhook.core.admission.external_placement import check_externally_placed
-from webhook.core.admission.pod_rules import broken_rules, rules_broken_if_external, without_gpus
-from webhook.core.admission.pools import Pools, allowed_pools
-from webhook.core.admission.resolve_demand import resolve_demand
-from webhook.core.dra.claim_spec import ClaimKey
-from webhook.core.model.amount import Unlimited
+from webhook.core.admission.pools import Pools, allowed_pools, resolve_demand
+from webhook.core.admission.unplaced import check_externally_placed
+from webhook.core.devices.claim_users import ClaimKey
+from webhook.core.model.amounts import GpuModel, Namespace, Unlimited, User
+from webhook.core.model.constraints import HELD, DomainPlace, Effect, Tier, Toleration
 from webhook.core.model.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.model.demand import Demand, in_slices
-from webhook.core.model.domain_request import DomainPlace
-from webhook.core.model.names import GpuModel, Namespace, User
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Handling, NamespaceFacts, Pod, Requester
 from webhook.core.model.policy import NO_TEAM, Policy, Team, UnknownTeam
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
-from webhook.core.quota.limit_text import Request
+from webhook.core.model.reasons import Code, Reason
 from webhook.core.quota.limits import (
     Account,
+    Request,
     guaranteed_violation,
     has_guaranteed_room,
     model_violation,
     tier_for,
     violations,
 )
-from webhook.core.quota.team import exempt_reason, user_of
-from webhook.core.quota.tenancy import Tenancy
+from webhook.core.quota.shares import Tenancy, exempt_reason, user_of
 from webhook.core.quota.usage import EMPTY_USAGE, TeamUsage
-from webhook.core.tiers.borrowed_claims import borrowed_claim
+from webhook.core.tiers.tier_changes import borrowed_claim
 from webhook.core.world.world import World
+
+NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
+"""The decision on a pod that takes no GPU."""
+
+_MIRROR, _FOREIGN = Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # access to an enum member costs 0.1 us
+_TOLERATES_HELD = Reason(
+    Code.HELD_ROOM,
+    "the pod tolerates {taint}, which only Fairgate gives to waiting pods: remove that toleration",
+    {"taint": HELD},
+)
+_TOLERATES_ALL = Reason(
+    Code.HELD_ROOM,
+    "the pod tolerates every taint, {taint} too, and another scheduler than kube-scheduler places it: name the keys of "
+    "the taints in its tolerations",
+    {"taint": HELD},
+)
+_FORGED_KEYS = Reason(
+    Code.PROTECTED_KEY_CHANGED,
+    "the pod carries label fairgate.dev/team, label fairgate.dev/tier: guaranteed or annotation fairgate.dev/decision, "
+    "which only Fairgate writes, never on externally placed pods: remove them",
+)
+_FALSE_MIRROR = Reason(
+    Code.INVALID_REQUEST,
+    "the pod carries annotation kubernetes.io/config.mirror, by which kubelets report static pods: remove it",
+)
+_KEYS_WITHOUT_GPU = Reason(
+    Code.PROTECTED_KEY_CHANGED,
+    "the pod asks for no GPU and carries label fairgate.dev/team or tier, or annotation fairgate.dev/decision, as only "
+    "pods with GPUs do: remove them",
+)
+
+
+def broken_rules(pod: Pod, policy: Policy) -> tuple[Reason, ...]:
+    """Return the rules for all pods with GPUs that this pod breaks."""
+    broken: tuple[Reason, ...] = ()
+    for toleration in pod.constraints.tolerations:  # the evictor trusts labels and tolerations
+        if toleration.key == HELD:
+            broken = (_TOLERATES_HELD,)
+            break
+    if pod.grace_seconds > policy.defaults.maximum_grace_seconds:
+        broken += (_grace_too_long(pod, policy.defaults.maximum_grace_seconds),)
+    return broken
+
+
+def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
+    """Return the rules for externally placed pods that this pod breaks: forged keys, and room held for other pods."""
+    broken = []
+    if pod.team_label is not None or pod.decision_annotation is not None or pod.requested_tier is Tier.GUARANTEED:
+        broken.append(_FORGED_KEYS)
+    if pod.handling is _MIRROR:
+        broken.append(_FALSE_MIRROR)
+    if pod.handling is _FOREIGN and any(_opens_held_room(each) for each in pod.constraints.tolerations):
+        broken.append(_TOLERATES_ALL)
+    node = world.fleet.get(pod.node_name) if pod.node_name is not None else None
+    if node is not None and any(taint.key == HELD for taint in node.taints):
+        words = "node {node} holds its room for waiting pods: create the pod without nodeName, or later"
+        broken.append(Reason(Code.HELD_ROOM, words, {"node": node.name}))
+    return tuple(broken)
+
+
+def without_gpus(pod: Pod, *, is_exempt: bool) -> Deny | NotApplicable:
+    """Return the decision on a pod without GPUs: refused if it carries keys of pods with GPUs."""
+    if is_exempt or (pod.team_label, pod.tier_label, pod.decision_annotation) == (None, None, None):
+        return NO_GPU
+    return Deny((_KEYS_WITHOUT_GPU,))
+
+
+def _grace_too_long(pod: Pod, longest: int) -> Reason:
+    """Return the refusal of a pod that could keep its GPUs too long after its deletion."""
+    words = (
+        "terminationGracePeriodSeconds is {seconds}, and pods with GPUs may have at most {longest}: a "
+        "deleted pod keeps its GPUs for so long; ask for less, or have your admin raise defaults.maximumGracePeriod"
+    )
+    return Reason(Code.GRACE_PERIOD_TOO_LONG, words, {"seconds": pod.grace_seconds, "longest": longest})
+
+
+def _opens_held_room(toleration: Toleration) -> bool:
+    """Whether the toleration covers the taint of held nodes, for kube-scheduler and other schedulers."""
+    return not toleration.key and toleration.exists and toleration.effect in (None, Effect.NO_SCHEDULE)
+
+
+# The assessment of a pod, the input of every decision: demand, team, broken limits, pools and tier.
+#
+# The mutating step, the commit, explanations, policy replay and the workload check all read the same assessment.
+# Placement follows it.
+
 
 _MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # access to an enum member costs 0.1 us
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE

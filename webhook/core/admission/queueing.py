@@ -1,33 +1,106 @@
-"""Pods that may not start now and wait in line: who may wait, and why it waits, in numbers.
+"""Refuse, wait or queue.
 
-A pod waits where policy says so (`onLimit: queue`, `onNoRoom: queue`), where another controller's scheduling gate holds
-it anyway, and inside its team's guaranteed share where only borrowing pods use up a department's limit: reclaim takes
-that back for pods that exist, so a pod that was refused would never get it. A pod that could not run even if its team
-held nothing is refused at once.
+The reasons that refuse a pod on the nodes that were chosen for it, with advice.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
 from typing import Any, Final
 
 from webhook.core.admission.assessment import Assessment, EarlyDecision
-from webhook.core.admission.ignored_requests import ignored_requests
-from webhook.core.admission.kept_places import own_place
-from webhook.core.admission.node_choice import ChargedChoice, choose
-from webhook.core.admission.objections import objections, reasons_against
+from webhook.core.admission.domain_rules import ignored_requests
+from webhook.core.admission.node_choice import ChargedChoice, choose, own_place
 from webhook.core.admission.pools import may_grow
-from webhook.core.admission.unplaced import has_closed_room, without_room
-from webhook.core.model import decision_annotation
-from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, format_gpus
+from webhook.core.admission.unplaced import could_hold, has_closed_room, never_refusal, shortage_of, without_room
+from webhook.core.model import decision
+from webhook.core.model.amounts import ONE_GPU, Limit, NodeName, ResourceName, TeamName, Units, Unlimited, format_gpus
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Queue, Retry
-from webhook.core.model.names import TeamName
 from webhook.core.model.pod import Handling, Pod
-from webhook.core.model.policy import OnLimit, OnNoRoom, Policy, Team
-from webhook.core.model.reason import LEVELS, LIMITS, NO_ROOM, WAITING, Code, Reason, waits_for
-from webhook.core.model.statement import Statement
-from webhook.core.model.tier import Tier
+from webhook.core.model.policy import OnLimit, OnNoRoom, Policy, Pool, Team
+from webhook.core.model.reasons import LEVELS, LIMITS, NO_ROOM, WAITING, Code, Reason, Statement, waits_for
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.tiers.tier_changes import inside_share
 from webhook.core.world.world import World
+
+
+def refusals(assessed: Assessment) -> tuple[Reason, ...]:
+    """Return the reasons that refuse a pod on every node."""
+    refusal = assessed.pools.refusal
+    return assessed.broken if refusal is None else (*assessed.broken, refusal)
+
+
+def reasons_against(
+    assessed: Assessment, choice: ChargedChoice | tuple[Reason, ...], world: World
+) -> tuple[Reason, ...]:
+    """Return the reasons that refuse a pod now, by a choice for it or by the reasons why there is none."""
+    if not isinstance(choice, ChargedChoice):
+        return refusals(assessed) + assessed.label_refusal(None) + choice
+    return objections(assessed.with_demand(choice.demand, world.policy), choice, world)
+
+
+def objections(assessed: Assessment, choice: ChargedChoice, world: World) -> tuple[Reason, ...]:
+    """Return the reasons that refuse a choice; if the tier label is the only one, add what happens without it."""
+    reasons = refusals(assessed)
+    for note in choice.notes:
+        if (refusal := _wait_refusal(assessed.pod, note, assessed.pools.allowed, world)) is not None:
+            reasons = (*reasons, refusal)
+    if assessed.pod.tier_label is None:
+        return reasons
+    label = assessed.label_refusal(choice.model)
+    return reasons + (label if reasons else tuple(_with_borrow_advice(reason, choice) for reason in label))
+
+
+def _with_borrow_advice(reason: Reason, choice: ChargedChoice) -> Reason:
+    """Add to the reason that the pod would be admitted without its tier label."""
+    if reason.code is not Code.GUARANTEED_SHARE_USED:
+        return reason
+    words = (
+        "{refusal}; without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs once "
+        "nodes have room"
+        if choice.notes
+        else "{refusal}; without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs now"
+    )
+    return Reason(reason.code, words, {"refusal": reason.statement})
+
+
+def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
+    """Return the refusal of a pod that must not wait: its pinned pool is full, or no node can ever hold it."""
+    never_fits = note.code is Code.NEVER_FITS
+    if never_fits and pod.pool is not None:
+        facts = {"pool": pod.pool, "why": shortage_of(note)}
+        return Reason(Code.POOL_UNFIT, "the pod is bound to pool {pool}: {why}", facts)
+    if never_fits and pod.requires:
+        facts = {"offered": tuple(sorted(pod.requires)), "why": shortage_of(note)}
+        return Reason(Code.POOL_UNFIT, "the pod is bound to pools that offer {offered}: {why}", facts)
+    if pod.pool is not None and not may_grow(pools, world) and not _has_room_soon(pod, pools, world):
+        facts = {"pool": pod.pool, "why": shortage_of(note)}
+        return Reason(Code.POOL_FULL, "the pod is pinned to pool {pool}: {why}", facts)
+    return never_refusal(pod, pools, world) if never_fits else None
+
+
+def _has_room_soon(pod: Pod, pools: tuple[Pool, ...], world: World) -> bool:
+    """Whether some node has the pod's room but for what pods deleted by force may still use: that has a known end."""
+    lingering: dict[NodeName, Counter[ResourceName]] = defaultdict(Counter)
+    for usage in world.usage_by_team().values():
+        for left in filter(None, map(world.pod, usage.lingering_uids())):
+            if left.node is not None:
+                lingering[left.node].update(dict(left.demand.requests))
+    able = could_hold(pod, pools, world) & world.fleet.open_bits if lingering else 0
+    return any(
+        able & world.fleet.bit(node)
+        and all(world.fleet.free(node, name) + ends[name] >= amount for name, amount in pod.demand.requests)
+        for node, ends in lingering.items()
+    )
+
+
+# Pods that may not start now and wait in line: who may wait, and why it waits, in numbers.
+#
+# A pod waits where policy says so (`onLimit: queue`, `onNoRoom: queue`), where another controller's scheduling gate
+# holds it anyway, and inside its team's guaranteed share where only borrowing pods use up a department's limit: reclaim
+# takes that back for pods that exist, so a pod that was refused would never get it. A pod that could not run even if
+# its team held nothing is refused at once.
+
 
 QUEUE_MODE: Final = "queue"
 """The mode in the decision annotation of a pod that waits in line."""
@@ -174,7 +247,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
     pod, team = assessed.pod, assessed.team
     if pod.decision_annotation is None and pod.team_label is None:
         return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
-    found = decision_annotation.read(pod.decision_annotation or "")
+    found = decision.read(pod.decision_annotation or "")
     if found is not None and found.policy != world.policy.hash:
         return Retry(Reason(Code.RACE_LOST, "the policy changed while the pod was being created: try again"))
     is_intact = (

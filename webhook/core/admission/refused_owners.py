@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.admission.admission import admit
-from webhook.core.model.amount import Units, exceeds
+from webhook.core.model.amounts import Namespace, TeamName, Units, exceeds
 from webhook.core.model.decision import Admit
-from webhook.core.model.names import Namespace, TeamName
 from webhook.core.model.pod import CONTROLLER, Pod
-from webhook.core.quota.departments import DepartmentUsage
-from webhook.core.reclaim.reclaim_pod import Controller
+from webhook.core.quota.shares import DepartmentUsage
+from webhook.core.reclaim.reclaim_pods import Controller
 from webhook.core.world.world import World
 
 MAX_OWNERS: Final = 1024

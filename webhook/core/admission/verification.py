@@ -8,21 +8,17 @@ refused.
 from collections.abc import Iterator
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.external_placement import demanded_model, model_requirements
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import confirm_queued, refuse_at_commit, refuse_gate
-from webhook.core.model import decision_annotation
-from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, Charge, Decision, Deny, NodeChoice, Retry
-from webhook.core.model.decision_annotation import DecisionAnnotation
-from webhook.core.model.names import ANY_MODEL, GpuModel, NodeName
+from webhook.core.admission.unplaced import demanded_model, model_requirements
+from webhook.core.model import decision
+from webhook.core.model.amounts import ANY_MODEL, GpuModel, NodeName, format_gpus
+from webhook.core.model.constraints import NODE_NAME_FIELD, TIERS, NodeTerm, Operator, Requirement, Tier
+from webhook.core.model.decision import Admit, Charge, Decision, DecisionAnnotation, Deny, NodeChoice, Retry
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Mode, Pool
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.selector import NODE_NAME_FIELD, NodeTerm, Operator, Requirement
-from webhook.core.model.statement import Statement
-from webhook.core.model.tier import TIERS, Tier
-from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.model.reasons import Code, Reason, Statement
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
 from webhook.core.world.world import World
 
 _MODES = frozenset(mode.value for mode in Mode)
@@ -55,7 +51,7 @@ def confirm(assessed: Assessment, world: World) -> Decision:
         return refuse_at_commit(assessed, assessed.broken, world)
     if pod.decision_annotation is None and pod.team_label is None:
         return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
-    annotation = decision_annotation.read(pod.decision_annotation or "", pod.constraints)
+    annotation = decision.read(pod.decision_annotation or "", pod.constraints)
     if annotation is None:
         return Deny((_altered(_NOT_OURS),))
     if changed := _changed_meanwhile(pod, annotation, world):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from webhook.core.model.amounts import HOST_PORT
+from webhook.core.model.constraints import HELD, NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import HOST_PORT
 from webhook.core.model.node import Node
-from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement
-from webhook.core.model.statement import Resource, Statement, compared
-from webhook.core.peers.topology_filter import NO_SPREAD, TopologyFilter
+from webhook.core.model.reasons import Resource, Statement, compared
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.rejecting_nodes import NOTHING_AVOIDED, AvoidedNodes
+from webhook.core.placement.topology_rules import NO_SPREAD, TopologyFilter
 
 
 class Cause(StrEnum):

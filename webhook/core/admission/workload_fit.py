@@ -8,25 +8,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.domain_rules import domain_refusal
-from webhook.core.admission.ignored_requests import ignored_requests
+from webhook.core.admission.domain_rules import domain_refusal, ignored_requests
 from webhook.core.admission.pools import may_grow
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
 from webhook.core.admission.unplaced import could_hold, never_fits
-from webhook.core.dra.claim_spec import ClaimKey
-from webhook.core.dra.dra_claims import Instead
-from webhook.core.model.amount import Units
+from webhook.core.devices.claim_users import ClaimKey
+from webhook.core.devices.claims import Instead
+from webhook.core.model.amounts import Units
+from webhook.core.model.constraints import MAX_MEMBERS, DomainRequest, Tier
 from webhook.core.model.decision import Deny
 from webhook.core.model.demand import in_slices
-from webhook.core.model.domain_request import DomainRequest
-from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import Policy, Team, UnknownTeam
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.statement import Resource, Statement
-from webhook.core.model.tier import Tier
-from webhook.core.placement.slot_index import lowest_slots
+from webhook.core.model.reasons import Code, Reason, Resource, Statement
+from webhook.core.placement.devices import lowest_slots
 from webhook.core.quota.limits import AppliedLimit, applied_limits, limits_on_model
 from webhook.core.world.world import World
 

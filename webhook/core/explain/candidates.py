@@ -8,12 +8,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from webhook.core.admission.why_not import NodeRequest, why_not
-from webhook.core.model.names import Namespace, NodeName
+from webhook.core.model.amounts import Namespace, NodeName, natural_sort_key, plural, printable
+from webhook.core.model.constraints import Tier
 from webhook.core.model.pod import Pod, Resident
-from webhook.core.model.text import natural_sort_key, plural, printable
-from webhook.core.model.tier import Tier
+from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.placement import best_nodes
 from webhook.core.placement.score import Cost
 from webhook.core.world.world import World
 

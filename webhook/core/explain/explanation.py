@@ -9,24 +9,23 @@ from typing import Final, NamedTuple
 
 from webhook.core.admission.admission import admit, decide
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.old_pods import OldPods, old_pods
+from webhook.core.admission.domain_rules import DomainSteps, domain_steps
+from webhook.core.admission.pod_rules import OldPods, old_pods
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.admission.queueing import limits_in_the_way
 from webhook.core.admission.unplaced import rejections
 from webhook.core.admission.why_not import Cause, NodeRequest, WhyNot, why_not
 from webhook.core.explain.candidates import Candidates, Excluder, NodeSearch, excluders
-from webhook.core.explain.domains import DomainSteps, domain_steps
-from webhook.core.model.amount import Units
+from webhook.core.model.amounts import Namespace, NodeName, PoolName, TeamName, Units, User
 from webhook.core.model.decision import Admit, Decision, Deny
 from webhook.core.model.demand import Demand, demand_of
-from webhook.core.model.names import Namespace, NodeName, PoolName, TeamName, User
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Policy, Pool, Team
-from webhook.core.model.reason import Code
-from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
-from webhook.core.quota.holders import Holder
+from webhook.core.model.reasons import Code
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
 from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
+from webhook.core.quota.shares import Holder
 from webhook.core.world.world import World
 
 HOLDERS: Final = 5

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.queueing import queue_for_limit, reasons_never_to_start
-from webhook.core.explain.queue_rows import QueueReader
+from webhook.core.explain.line_rows import QueueReader
+from webhook.core.line.judged_pod import NO_REQUESTER
+from webhook.core.model.amounts import GpuModel, PoolName, TeamName, Uid
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Deny, NotApplicable, Queue
-from webhook.core.model.names import GpuModel, PoolName, TeamName, Uid
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.tier import Tier
-from webhook.core.starting.assumed_starts import AssumedStarts
-from webhook.core.tiers.minimum_first import Rank, Ranks, ranks_within
-from webhook.core.waiting.judged_pod import NO_REQUESTER
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.starting.starts import AssumedStarts
+from webhook.core.tiers.tier_changes import Rank, Ranks, ranks_within
 from webhook.core.world.minimums import Minimums
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World

@@ -1,23 +1,104 @@
-"""Teams and departments with their shares and what they hold: one row for every surface that shows them. Pure.
+"""TeamRow, ModelRow, UserRow, DepartmentRow.
 
-`used` is everything that is charged. Of that, `reserved` is of pods that are not in the cluster yet, `preemptible` may
-be evicted, and `beyond_share` is what exceeds the guaranteed share: a team within its share may have preemptible pods
-by choice.
+The workloads that are to keep some replicas, as rows: how many they have, and how many of these may go. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from webhook.core.model.amount import Limit, Units, exact_units, format_limit
-from webhook.core.model.names import DepartmentName, GpuModel, TeamName
+from webhook.core.explain.node_rows import DeviceGroup, HeldPart, NodeRow, node_row
+from webhook.core.explain.pod_rows import IdlePods, UnusualPods, idle_pods, unusual_pods
+from webhook.core.model.amounts import (
+    PODS,
+    DepartmentName,
+    GpuModel,
+    Limit,
+    Namespace,
+    NodeName,
+    ResourceName,
+    TeamName,
+    Units,
+    WorkloadName,
+    exact_units,
+    format_limit,
+    natural_sort_key,
+)
+from webhook.core.model.constraints import Tier
+from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Department, Share, Team
-from webhook.core.quota.departments import DepartmentUsage
-from webhook.core.quota.ledger_moves import department_ledger, department_of
-from webhook.core.quota.usage import TeamUsage
+from webhook.core.quota.shares import DepartmentUsage
+from webhook.core.quota.usage import TeamUsage, department_ledger, department_of
+from webhook.core.reclaim.reclaim_pods import is_protected_by
+from webhook.core.world.minimums import Replicas
 from webhook.core.world.waiting_pods import InLine
 from webhook.core.world.world import World
+
+
+class MinimumRow(NamedTuple):
+    """A workload with a minimum, as `namespace/Kind/name`, and its replicas."""
+
+    workload: WorkloadName
+    team: TeamName
+    replicas: Replicas
+
+
+def _everything(_namespace: Namespace) -> bool:
+    return True
+
+
+def minimum_rows(world: World, *, sees: Callable[[Namespace], bool] = _everything) -> list[MinimumRow]:
+    """Return the workloads with a minimum in the namespaces that are seen: those below it first, then by name."""
+    rows = (row for row in _rows(world) if sees(Namespace(row.workload.partition("/")[0])))
+    return sorted(rows, key=lambda row: (not row.replicas.is_below, natural_sort_key(row.workload)))
+
+
+def workloads_below(world: World) -> Counter[TeamName]:
+    """Return how many workloads of each team have fewer pods ready than their minimum."""
+    return Counter(row.team for row in _rows(world) if row.replicas.is_below)
+
+
+def minimums_text(world: World) -> str:
+    """Return how many workloads have a minimum, are below it, and have one that counts for nothing; "" for none.
+
+    It names teams alone: who reads it may not know the names of workloads.
+    """
+    teams, below, useless = Counter[TeamName](), Counter[TeamName](), Counter[TeamName]()
+    for _, team, replicas in _rows(world):
+        teams[team] += 1
+        if replicas.is_below:
+            below[team] += 1
+        if not replicas.has_surplus:
+            useless[team] += 1
+    parts = [f"{teams.total()} with a minimum"]
+    if below:
+        parts.append(f"{below.total()} below it ({_counted_teams(below)})")
+    if useless:
+        parts.append(
+            f"{useless.total()} with no more pods than that, which counts for nothing ({_counted_teams(useless)})"
+        )
+    return "workloads: " + "; ".join(parts) if teams else ""
+
+
+def _rows(world: World) -> Iterator[MinimumRow]:
+    """Yield the workloads whose replicas are of use one by one: gangs say how many start, and may end one by one."""
+    for workload in world.minimums.workloads():
+        if (replicas := world.minimums.of(workload)) is not None and not replicas.is_gang:
+            yield MinimumRow(workload, world.tenancy(Namespace(workload.partition("/")[0])).team_name, replicas)
+
+
+def _counted_teams(counts: Counter[TeamName]) -> str:
+    return ", ".join(f"{team} {count}" for team, count in sorted(counts.items()))
+
+
+# Teams and departments with their shares and what they hold: one row for every surface that shows them. Pure.
+#
+# `used` is everything that is charged. Of that, `reserved` is of pods that are not in the cluster yet, `preemptible`
+# may be evicted, and `beyond_share` is what exceeds the guaranteed share: a team within its share may have preemptible
+# pods by choice.
+
 
 NOTHING_IN_LINE: Final = InLine(0, 0)
 _AMOUNTS: Final = ("guaranteed", "limit", "used", "reserved", "preemptible", "beyond_share", "waiting")
@@ -174,3 +255,135 @@ def _teams_in_line(department: DepartmentName, world: World) -> Iterator[TeamNam
         team = world.policy.team(name)
         if team is not None and any(each.name == department for each in team.departments):
             yield name
+
+
+# The status of a world: teams, the GPUs of every node, and what would fit now. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRow:
+    """Free pieces of one resource and model.
+
+    `largest` is the largest pod that a node could take now, `at_once` the number of such pods; `guaranteed_pod` and
+    `guaranteed_at_once` are the same for a guaranteed pod if all borrowing pods were reclaimed. `closed` pieces are
+    free on nodes that take no pods, `held` ones on nodes where they are kept for waiting pods. Only GPUs count, cpu and
+    memory do not.
+    """
+
+    resource: ResourceName
+    model: GpuModel
+    pieces: int
+    free: int
+    largest: int
+    at_once: int
+    guaranteed_pod: int
+    guaranteed_at_once: int
+    closed: int
+    held: int
+    whole_nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The whole status; `unusual` has pods whose charge may surprise, `idle` those that do not use their GPUs.
+
+    `minimums` are the workloads that are to keep some replicas.
+    """
+
+    teams: tuple[TeamRow, ...]
+    nodes: tuple[NodeRow, ...]
+    free: tuple[FreeRow, ...]
+    departments: tuple[DepartmentRow, ...] = ()
+    unusual: tuple[UnusualPods, ...] = ()
+    idle: tuple[IdlePods, ...] = ()
+    minimums: tuple[MinimumRow, ...] = ()
+
+    def tree(self) -> Iterator[tuple[int, DepartmentRow | TeamRow]]:
+        """Yield departments and teams with their depth, what is below a department after it; its departments first."""
+        yield from self._below(None, 0)
+
+    def _below(self, parent: DepartmentName | None, depth: int) -> Iterator[tuple[int, DepartmentRow | TeamRow]]:
+        for row in self.departments:
+            if row.parent == parent:
+                yield depth, row
+                yield from self._below(row.name, depth + 1)
+        yield from ((depth, team) for team in self.teams if team.department == parent)
+
+
+def shares_of(world: World, *, holders: int = 3) -> Board:
+    """Return teams and departments alone; each team with its largest holders."""
+    idle = tuple(idle_pods(world))
+    of_team = {each.team: each.gpus for each in idle}
+    teams = [
+        replace(row, idle=of_team.get(row.name, 0))
+        for row in team_rows(world, holders=holders)
+        if row.used or row.queued.pods or world.policy.team(row.name) is not None
+    ]
+    return Board(tuple(teams), (), (), departments=tuple(department_rows(world)), idle=idle)
+
+
+def board_of(world: World, *, holders: int = 3) -> Board:
+    """Return the status of a world; each team with its largest holders."""
+    by_node: dict[NodeName, list[Resident]] = defaultdict(list)
+    for pod in world.pods():
+        if pod.node is not None and pod.demand.devices:
+            by_node[pod.node].append(pod)
+    rows = [node_row(node, by_node.get(node.name, ()), world) for node in world.fleet.nodes()]
+    nodes = sorted((row for row in rows if row.groups), key=lambda row: natural_sort_key(row.name))
+    return replace(
+        shares_of(world, holders=holders),
+        nodes=tuple(nodes),
+        free=tuple(_free(nodes, world)),
+        unusual=tuple(unusual_pods(world)),
+        minimums=tuple(minimum_rows(world)),
+    )
+
+
+def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
+    found: dict[tuple[GpuModel, ResourceName], list[tuple[NodeRow, DeviceGroup]]] = defaultdict(list)
+    for row in nodes:
+        for group in row.groups:
+            found[row.model, group.resource].append((row, group))
+    protected = _protected(world)
+    for (model, resource), groups in sorted(found.items()):
+        usable = [(row, group) for row, group in groups if row.is_open]
+        sizes = [_largest(group) for row, group in usable if world.fleet.free(row.name, PODS) > 0]
+        reclaimed = [_largest(_without_borrowers(group, protected)) for _, group in usable]
+        largest, guaranteed_pod = max(sizes, default=0), max(reclaimed, default=0)
+        yield FreeRow(
+            resource=resource,
+            model=model,
+            pieces=sum(group.pieces for _, group in groups),
+            free=sum(group.free for _, group in usable),
+            largest=largest,
+            at_once=sizes.count(largest) if largest else 0,
+            guaranteed_pod=guaranteed_pod,
+            guaranteed_at_once=reclaimed.count(guaranteed_pod) if guaranteed_pod else 0,
+            closed=sum(group.free for row, group in groups if row.state),
+            held=sum(group.free for row, group in groups if row.is_held and not row.state),
+            whole_nodes=sum(1 for _, group in usable if not (group.used or group.promised)),
+        )
+
+
+def _largest(group: DeviceGroup) -> int:
+    """Return the largest pod that the group could take now."""
+    if group.is_packed:
+        return min(group.free, max((device.pieces - device.used for device in group.devices), default=0))
+    return group.free
+
+
+def _protected(world: World) -> frozenset[str]:
+    """Return the pods that reclaim never evicts, by namespace and name."""
+    rules = world.policy.reclaim
+    pods = world.pods() if rules.protected_namespaces or rules.protected_selectors else ()
+    return frozenset(f"{pod.namespace}/{pod.name}" for pod in pods if is_protected_by(rules, pod.namespace, pod.labels))
+
+
+def _without_borrowers(group: DeviceGroup, protected: frozenset[str]) -> DeviceGroup:
+    """Return the group without the pods that reclaim could evict."""
+
+    def stays(allocation: HeldPart) -> bool:
+        return allocation.tier is Tier.GUARANTEED or allocation.pod in protected
+
+    devices = tuple(replace(device, allocations=tuple(filter(stays, device.allocations))) for device in group.devices)
+    return replace(group, devices=devices, shut=0)

@@ -1,1 +1,1 @@
-"""What decisions are made of: amounts, names, pods, nodes, policy, reasons. Values only; imports no other room."""
+"""What decisions are made of: amounts, pods and their life, nodes, policy, reasons. Imports no other room."""

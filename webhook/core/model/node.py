@@ -1,4 +1,7 @@
-"""A node, as far as placing GPU pods depends on it."""
+"""A node, its kept places, autoscalers.
+
+Autoscalers of nodes: what marks the nodes that they add and remove.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,14 +9,70 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from webhook.core.model.amount import Units, exact_units
-from webhook.core.model.demand import Weights
-from webhook.core.model.gpu_shares import DEVICE
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.mig_slices import slice_of, weight_at
-from webhook.core.model.names import HOST_PORT, GpuModel, NodeName, ResourceName
-from webhook.core.model.replicas import replica_slice, replicas_by
-from webhook.core.model.selector import HELD, Taint
+from webhook.core.model.amounts import HOST_PORT, GpuModel, NodeName, ResourceName, TeamName, Uid, Units, exact_units
+from webhook.core.model.constraints import HELD, Taint
+from webhook.core.model.demand import DEVICE, Demand, Weights, replica_slice, replicas_by, slice_of, weight_at
+
+
+class Autoscaler(StrEnum):
+    """An autoscaler that a cluster can run."""
+
+    KARPENTER = "Karpenter"
+    CLUSTER_AUTOSCALER = "Cluster Autoscaler"
+
+
+NODE_LABELS: Final[Mapping[Autoscaler, tuple[str, ...]]] = {
+    Autoscaler.KARPENTER: ("karpenter.sh/nodepool",),
+    Autoscaler.CLUSTER_AUTOSCALER: (
+        "alpha.eksctl.io/nodegroup-name",
+        "cloud.google.com/gke-nodepool",
+        "doks.digitalocean.com/node-pool",
+        "eks.amazonaws.com/nodegroup",
+        "k8s.scaleway.com/pool-name",
+        "kops.k8s.io/instancegroup",
+        "kubernetes.azure.com/agentpool",
+        "lke.linode.com/pool-id",
+        "oci.oraclecloud.com/node-pool",
+        "hcloud/node-group",
+    ),
+}
+"""The labels of the nodes of each. Karpenter writes its own; Cluster Autoscaler writes none, so these are the labels by
+which clouds and installers name node groups."""
+
+
+# Room that a node keeps for one pod to come: the replacement of a moved pod, or a pod that still waits in line.
+
+
+NO_POD: Final = Uid("")
+
+
+class KeptPlace(NamedTuple):
+    """The room of one pod.
+
+    `key` is the UID of a pod in line, or names the controller of the pod that is to come (`controller_key`); it is ""
+    for room that is only to become free. `name` is the pod that the room was planned for, with its namespace, `team`
+    that pod's. `requests` are what it may take. `replaces` is the UID of the pod that moves there, NO_POD for others.
+    """
+
+    key: str
+    name: str
+    team: TeamName
+    requests: tuple[tuple[ResourceName, int], ...]
+    replaces: Uid = NO_POD
+
+    def has_room_for(self, demand: Demand) -> bool:
+        """Whether a pod takes no more than this room."""
+        kept = dict(self.requests)
+        return all(amount <= kept.get(name, 0) for name, amount in demand.requests)
+
+
+def controller_key(kind: str, namespace: str, name: str) -> str:
+    """Return the key of the next pod that a controller creates."""
+    return f"{kind} {namespace}/{name}"
+
+
+# A node, as far as placing GPU pods depends on it.
+
 
 NO_MODEL = GpuModel("")
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -1,7 +1,6 @@
-"""The validated policy: every reference resolves, every amount is in exact GPU units.
+"""The policy: teams, pools, rules.
 
-Only webhook/policy builds it from YAML; the core trusts it. The fields mirror the policy file (see policies/README.md),
-where reasons and defaults are explained to admins.
+What policy says of objects that make pods: how they are judged as a whole, and kinds besides the built-in ones.
 """
 
 from collections.abc import Mapping
@@ -10,18 +9,120 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit, Unlimited
-from webhook.core.model.defragment_rules import DefragmentRules
-from webhook.core.model.demand import Weights
-from webhook.core.model.gang import Gang
-from webhook.core.model.idle_rules import IdleAction, IdleOverride, IdleRules
-from webhook.core.model.names import UNASSIGNED, DepartmentName, GpuModel, PoolName, ResourceName, TeamName
-from webhook.core.model.notify_rules import NotifyRules
-from webhook.core.model.selector import Requirement, Toleration
-from webhook.core.model.shape import DEFAULT_PRIOR, Shape
-from webhook.core.model.tier import Tier
-from webhook.core.model.user_rules import UnknownUser, UserKey, UserSource
-from webhook.core.model.workload_rules import DEFAULT_RULES, WorkloadRules
+from webhook.core.model.amounts import (
+    ONE_GPU,
+    UNASSIGNED,
+    UNLIMITED,
+    DepartmentName,
+    GpuModel,
+    Limit,
+    PoolName,
+    ResourceName,
+    TeamName,
+    Unlimited,
+)
+from webhook.core.model.constraints import Gang, Requirement, Tier, Toleration
+from webhook.core.model.demand import DEFAULT_PRIOR, Shape, Weights
+from webhook.core.model.policy_addons import DefragmentRules, IdleAction, IdleOverride, IdleRules, NotifyRules
+
+
+class OnWorkloadLimit(StrEnum):
+    """The effect on a workload whose pods together exceed a limit."""
+
+    WARN = "warn"
+    REJECT = "reject"
+
+
+class JobEvictions(StrEnum):
+    """Whether Jobs get a podFailurePolicy rule by which evictions do not count as failures."""
+
+    IGNORE = "ignore"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class PodPath:
+    """Where a kind keeps one role of pods; paths are keys separated by dots.
+
+    The pod is at `template` (or at `fallback` where that has none), a pod template or a bare pod spec. Where a kind has
+    none, `resources` is what a pod requests: limits and requests, amounts by name, or a number of `counted`. `fields`
+    are fields of the pod's spec that stand elsewhere, each with its path.
+
+    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role, or
+    `{name}` in it; paths that begin with `$.` start from the object. The count is the product of `replicas`, each less
+    one where `-1` follows the path, and the first no less than the autoscaler's `maximum`; a missing field counts
+    `default`, None where the count is then unknown. `is_optional`: no pods where none are wanted, or where there is
+    neither a template nor a number.
+    """
+
+    template: str = ""
+    replicas: tuple[str, ...] = ()
+    role: str = ""
+    each: str = ""
+    default: int | None = None
+    resources: str = ""
+    counted: str = "nvidia.com/gpu"
+    fallback: str = ""
+    maximum: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadKind:
+    """A kind of object that creates pods. `resource` is its name in the API's URLs; `is_gang`: all or nothing."""
+
+    group: str
+    kind: str
+    resource: str
+    pods: tuple[PodPath, ...] = ()
+    is_gang: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRules:
+    """How workloads are judged as a whole, and kinds besides the built-in ones."""
+
+    on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
+    job_evictions: JobEvictions = JobEvictions.IGNORE
+    kinds: tuple[WorkloadKind, ...] = ()
+
+
+DEFAULT_RULES: Final = WorkloadRules()
+
+
+# What policy says of the users behind pods: limits per user count them.
+
+
+class UserSource(StrEnum):
+    """Where the user behind a controller's pod is read from."""
+
+    NAMESPACE_ANNOTATION = "namespaceAnnotation"
+    NAMESPACE_LABEL = "namespaceLabel"
+    POD_ANNOTATION = "podAnnotation"
+    POD_LABEL = "podLabel"
+
+
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """One source for the user of a controller's pod: the first one present counts."""
+
+    source: UserSource
+    key: str
+
+
+class UnknownUser(StrEnum):
+    """How the limit per user applies where the user of a pod is not known."""
+
+    IGNORE = "ignore"
+    NAMESPACE = "namespace"
+
+
+# The validated policy: every reference resolves, every amount is in exact GPU units.
+#
+# Only webhook/policy builds it from YAML; the core trusts it. The fields mirror the policy file (see
+# policies/README.md), where reasons and defaults are explained to admins.
+
 
 ADDED: Final = {"is_hashed_by_default": False}
 """Metadata of fields added after the first release: at its default such a field is not part of the policy's hash, so an

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from webhook.core.model.names import Namespace
+from webhook.core.model.amounts import Namespace
+from webhook.core.model.constraints import integer
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.selector import integer
 
 
 class SpreadRule(NamedTuple):

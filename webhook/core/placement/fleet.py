@@ -1,28 +1,64 @@
-"""The nodes of the world: free resources of each, and which of them meet a pod's constraints.
+"""All nodes: room, reservations.
 
-Slots are in the order of names at the time of the last sort; a node that joins later takes the next slot. Ties in
-placement go to the lowest slot, so the same events give the same choices.
+What pods take that come with each node, such as those of DaemonSets: no end of other pods makes that room free.
 """
 
 from collections.abc import Iterable, Sequence
 
-from webhook.core.model.demand import Demand, PerDevice
-from webhook.core.model.names import HOST_PORT, GpuModel, NodeName, ResourceName, Uid
+from webhook.core.model.amounts import HOST_PORT, GpuModel, NodeName, ResourceName, Uid
+from webhook.core.model.constraints import HELD, Constraints, Operator, Requirement
+from webhook.core.model.demand import REPLICAS, Demand, PerDevice, replica_slice
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
-from webhook.core.model.replicas import REPLICAS, replica_slice
-from webhook.core.model.selector import HELD, Constraints, Operator, Requirement
 from webhook.core.model.topology import Domains
-from webhook.core.placement.demand_mix import DemandMix
-from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
+from webhook.core.placement.devices import (
+    AmountIndexes,
+    DeviceIndex,
+    DeviceSlots,
+    KeyedSlots,
+    MissingDevices,
+    index_of,
+    lowest_slot,
+    with_amounts,
+)
+from webhook.core.placement.fragmentation import DemandMix, TierMix
 from webhook.core.placement.gpu_index import GpuIndex
-from webhook.core.placement.keyed_slots import KeyedSlots
-from webhook.core.placement.missing_devices import MissingDevices
-from webhook.core.placement.node_groups import NodeGroups
-from webhook.core.placement.node_labels import NodeLabelIndex
-from webhook.core.placement.slot_index import AmountIndexes, index_of, lowest_slot, with_amounts
-from webhook.core.placement.standing_use import StandingUse
-from webhook.core.placement.tier_mix import TierMix
+from webhook.core.placement.node_labels import NodeGroups, NodeLabelIndex
+
+
+class StandingUse:
+    """The use by node, also of nodes that are unknown, and an index of what is left beside it of a node at its best."""
+
+    def __init__(self, used: "dict[NodeName, dict[ResourceName, int]] | None" = None) -> None:
+        self.used: dict[NodeName, dict[ResourceName, int]] = {} if used is None else used
+        self._left = AmountIndexes()
+
+    def change(self, name: NodeName, demand: Demand, *, sign: int) -> None:
+        """Count a pod that comes with a node, or (sign -1) count it no longer; `update` its resources afterwards."""
+        used = self.used.setdefault(name, {})
+        for resource, amount in demand.requests:
+            used[resource] = used.get(resource, 0) + sign * amount
+        if not any(used.values()):
+            del self.used[name]
+
+    def update(self, slot: int, node: Node, resource: ResourceName) -> None:
+        """Update what is left of one resource of a node."""
+        used = self.used.get(node.name)
+        left = node.amount_at_best(resource) - (0 if used is None else used.get(resource, 0))
+        self._left[resource].change(slot, 1 << slot, left)
+
+    def leaves(self, demand: Demand, among: int) -> int:
+        """Return those of the slots where as much as a demand asks for is left, resource by resource."""
+        for resource, amount in demand.requests:
+            index = self._left.get(resource) or index_of(self._left, resource)
+            among &= 0 if index is None else index.at_least(amount)
+        return among
+
+
+# The nodes of the world: free resources of each, and which of them meet a pod's constraints.
+#
+# Slots are in the order of names at the time of the last sort; a node that joins later takes the next slot. Ties in
+# placement go to the lowest slot, so the same events give the same choices.
 
 
 class Fleet:

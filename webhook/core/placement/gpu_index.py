@@ -7,20 +7,23 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from webhook.core.model.demand import Demand, PerDevice
-from webhook.core.model.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
+from webhook.core.model.amounts import CPU, MEMORY, GpuModel, NodeName, ResourceName
+from webhook.core.model.constraints import Tier
+from webhook.core.model.demand import Demand, PerDevice, Shape
 from webhook.core.model.node import Devices, Node
-from webhook.core.model.shape import Shape
-from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import DemandMix, resource_of, shape_of
-from webhook.core.placement.device_slots import DeviceSlots
-from webhook.core.placement.device_states import DeviceStates
-from webhook.core.placement.fragmentation import WHOLE, DeviceState, Fragmentation
-from webhook.core.placement.node_classes import NodeClasses, NodeClassKey
-from webhook.core.placement.scarcity import NodeRoom, Scarcity
-from webhook.core.placement.score import SPARE_RANKS, Ranking, Scale
-from webhook.core.placement.slot_index import AmountIndex
-from webhook.core.placement.tier_mix import TierMix
+from webhook.core.placement.devices import AmountIndex, DeviceSlots, DeviceStates
+from webhook.core.placement.fragmentation import (
+    WHOLE,
+    DemandMix,
+    DeviceState,
+    Fragmentation,
+    NodeRoom,
+    Scarcity,
+    TierMix,
+    resource_of,
+    shape_of,
+)
+from webhook.core.placement.score import SPARE_RANKS, NodeClasses, NodeClassKey, Ranking, Scale
 
 _MAX_REQUESTS: Final = 1024
 """Requests with a ranking: a cluster's templates have a few dozen, and those of one size share one."""

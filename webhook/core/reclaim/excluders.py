@@ -9,17 +9,15 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from webhook.core.model.names import Namespace, NodeName, ResourceName, Uid
+from webhook.core.model.amounts import Namespace, NodeName, ResourceName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.topology import AffinityRule
-from webhook.core.peers.pod_counts import PlacedPod
-from webhook.core.peers.topology_filter import TopologyRequest, domains_of, evaluate_topology
-from webhook.core.reclaim.cost_scale import CostScale, DevicesAfter
-from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.shortfall import shortfall
-from webhook.core.reclaim.victim import NOWHERE, Victim
-from webhook.core.reclaim.victim_search import VictimChoice, clear
+from webhook.core.placement.pod_counts import PlacedPod
+from webhook.core.placement.topology_rules import TopologyRequest, domains_of, evaluate_topology
+from webhook.core.reclaim.costs import CostScale, DevicesAfter, ReclaimSnapshot
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.reclaim.victim_search import VictimChoice, clear, shortfall
+from webhook.core.reclaim.victims import NOWHERE, Victim
 
 MOST: Final = 64
 """Nodes that are searched for one pod, those with the fewest excluders first."""

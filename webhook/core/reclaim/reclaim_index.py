@@ -1,26 +1,29 @@
-"""An index of all GPU pods for reclaim, kept by events: possible victims, waiting pods, leaving pods.
+"""What reclaim reads of a world.
+
+An index of all GPU pods for reclaim, kept by events: possible victims, waiting pods, leaving pods.
 
 Whether a pod may be a victim is decided when it, the policy or a disruption budget changes, not when a pod waits: a
 plan must not cost a walk over every pod. A member that may not be evicted does not protect the rest of its gang.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Final, TypeVar
 
-from webhook.core.model.names import GangId, Namespace, NodeName, TeamName, Uid, WorkloadName
+from webhook.core.model.amounts import GangId, Limit, Namespace, NodeName, TeamName, Uid, Unlimited, WorkloadName
+from webhook.core.model.constraints import Constraints, Tier
+from webhook.core.model.demand import Demand
 from webhook.core.model.pod import Obstacle
 from webhook.core.model.policy import ReclaimRules
-from webhook.core.model.tier import Tier
-from webhook.core.reclaim.attempts import Attempts
-from webhook.core.reclaim.evictions import Evictions
-from webhook.core.reclaim.failure_count import FailureCount
-from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
-from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, evictable, victim_of
-from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
+from webhook.core.reclaim.evictions import Attempts, Evictions, FailureCount
+from webhook.core.reclaim.reclaim_pods import Disruption, ReclaimPod, evictable, victim_of
+from webhook.core.reclaim.refused_nodes import RefusedNodes
+from webhook.core.reclaim.victims import FailureBudget, GuardId, Remaining, Victim, VictimIndex, WorkloadId
 from webhook.core.world.minimums import Minimums
+from webhook.core.world.world import World
 
 _Key = TypeVar("_Key", Namespace, GangId)
 
@@ -330,3 +333,87 @@ def _unlist(places: dict[_Key, set[Uid]], key: _Key | None, uid: Uid) -> None:
 
 def _is_stuck(gpu_pod: ReclaimPod, now: float) -> bool:
     return gpu_pod.leaves_at is not None and now > gpu_pod.leaves_at + STUCK_SECONDS
+
+
+# Charged pods that something else than room keeps off every node, and which of them have been so for too long.
+#
+# They keep a charge for nothing: that of their team, and of the departments above it. A charge cannot end before its
+# pod, which may be bound at any moment.
+
+
+class StalledPods:
+    """When each stalled pod was first seen so, in seconds of Unix time: its conditions keep an earlier time."""
+
+    def __init__(self) -> None:
+        self._since: dict[Uid, float] = {}
+
+    def overdue(self, stalled: Iterable[ReclaimPod], *, now: float, bound_seconds: Limit) -> list[ReclaimPod]:
+        """Return those of the pods that are stalled now that have been for longer than the bound, the first ones first.
+
+        A pod that is no longer stalled begins again from the start.
+        """
+        there = {gpu_pod.uid: gpu_pod for gpu_pod in stalled}
+        self._since = {uid: self._since.get(uid, now) for uid in there}
+        if isinstance(bound_seconds, Unlimited):
+            return []
+        late = [(since, uid) for uid, since in self._since.items() if since + bound_seconds <= now]
+        return [there[uid] for _, uid in sorted(late)]
+
+
+# Stranded pods: they wait for nodes that cannot take them, while other nodes could.
+#
+# The webhook restricts a pod to the best few nodes by name. If all of them go, are cordoned, fill up, get pods that
+# exclude it, or are refused by kube-scheduler for a cause that is not seen, it waits forever beside free GPUs: only a
+# new pod gets a new choice. So does a pod inside its guaranteed share beside GPUs that others borrow on other nodes.
+
+
+STRANDED_SECONDS: Final = 60
+"""How long a pod waits before it counts as stranded, by default: a node that restarts is back by then, or has room."""
+
+
+def _never(_demand: Demand, _slots: int) -> bool:
+    return False
+
+
+def is_stranded(
+    gpu_pod: ReclaimPod,
+    world: World,
+    *,
+    now: int,
+    held: int = 0,
+    could_hold: Callable[[Demand, int], bool] = _never,
+    after_seconds: int = STRANDED_SECONDS,
+) -> bool:
+    """Whether a pod has waited long enough for nodes that cannot take it, while another node could.
+
+    `held` are nodes whose room is held for other pods. `could_hold` says whether one of some slots would have room for
+    a demand if borrowing pods on it were evicted.
+    """
+    if gpu_pod.is_gated or gpu_pod.pod.node is not None or now < gpu_pod.pod.created + after_seconds:
+        return False
+    own = gpu_pod.constraints
+    loose = own.without_choice(gpu_pod.chosen)
+    taking = _taking(gpu_pod, own, world)
+    refused = RefusedNodes(now=now, changes=world.rejecting_nodes.changes).among(taking, gpu_pod, world.fleet)
+    if loose == own or taking & ~refused:
+        return False
+    if _taking(gpu_pod, loose, world) & ~(held | refused):
+        return True
+    if gpu_pod.pod.tier is not Tier.GUARANTEED or gpu_pod.topology:
+        return False
+    fleet, demand = world.fleet, gpu_pod.pod.demand
+    chosen, all_ = (fleet.matching(each) & fleet.open_bits & ~refused for each in (own, loose))
+    return not could_hold(demand, chosen) and could_hold(demand, all_ & ~held)
+
+
+def _taking(gpu_pod: ReclaimPod, constraints: Constraints, world: World) -> int:
+    """Return the slots that could take a pod with these constraints now."""
+    fleet, pod = world.fleet, gpu_pod.pod
+    closed = world.rejecting_nodes.avoided(gpu_pod.team, pod, fleet).closed
+    slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits & ~closed)
+    if slots and (gpu_pod.topology or world.pod_counts.against(pod.namespace, gpu_pod.labels)):
+        request = TopologyRequest(pod.namespace, gpu_pod.labels, gpu_pod.topology, constraints)
+        if world.pod_counts.are_costly(pod.namespace, gpu_pod.topology):
+            return 0
+        slots &= evaluate_topology(request, fleet, world.pod_counts).allowed
+    return slots

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.selector import Operator, Requirement
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.placement.fleet import Fleet
-from webhook.core.placement.node_changes import NodeChanges
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.placement.unused_nodes import NodeChanges
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
 
 SETTLED_SECONDS: Final = 5
 """A report that is so much later than the last change of a node was made with it: a watch takes far less."""

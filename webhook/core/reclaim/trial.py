@@ -9,27 +9,39 @@ from enum import Enum, auto
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
-from webhook.core.model.amount import Units
+from webhook.core.model.amounts import DepartmentName, GangId, NodeName, TeamName, Uid, Units
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import DepartmentName, GangId, NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.peers.pod_counts import PlacedPod
-from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.cost_bounds import CostBounds
-from webhook.core.reclaim.cost_scale import CostScale, DevicesAfter, Group
+from webhook.core.placement.pod_counts import PlacedPod
+from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
+from webhook.core.reclaim.costs import (
+    CostBounds,
+    CostScale,
+    DevicesAfter,
+    Group,
+    Move,
+    NoPlan,
+    NotPlanned,
+    Overrides,
+    ReclaimSnapshot,
+    Surplus,
+    overrides_of,
+    waits_past_budgets,
+)
 from webhook.core.reclaim.excluders import Excluders
-from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
-from webhook.core.reclaim.overrides import Overrides, overrides_of, waits_past_budgets
-from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reclaim_pods import Going, ReclaimPod
 from webhook.core.reclaim.refused_nodes import ClosedNodes
-from webhook.core.reclaim.shared_devices import Going
-from webhook.core.reclaim.shortfall import missing_gpus, missing_on, shortfall
-from webhook.core.reclaim.surplus import Surplus
-from webhook.core.reclaim.victim import NOWHERE, Victim
-from webhook.core.reclaim.victim_cost import BEFORE_CRITERIA, VictimCost
-from webhook.core.reclaim.victim_search import VictimChoice, clear, departures
+from webhook.core.reclaim.victim_search import VictimChoice, clear, departures, missing_gpus, missing_on, shortfall
+from webhook.core.reclaim.victims import (
+    BEFORE_CRITERIA,
+    NOWHERE,
+    FailureLimits,
+    Remaining,
+    Victim,
+    VictimCost,
+    WorkloadId,
+)
 
 
 class _Step(NamedTuple):

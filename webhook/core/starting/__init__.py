@@ -1,1 +1,1 @@
-"""What happens when a waiting pod starts: it is assumed, then charged, and its room may be awaited."""
+"""What happens when a waiting pod starts: it is assumed, then charged; room is awaited, or reclaimed for it."""

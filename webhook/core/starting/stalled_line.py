@@ -7,11 +7,9 @@ from collections.abc import Hashable, Iterable
 from itertools import islice
 from typing import Final
 
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.queue.queued_pod import QueueEntry
-from webhook.core.queue.verdict import Fits, Never, OverLimit
-from webhook.core.waiting.borrowed_room import BorrowedRoom
-from webhook.core.waiting.judged_pod import judge_pod
+from webhook.core.line.entries import Fits, Never, OverLimit, QueueEntry
+from webhook.core.line.judged_pod import BorrowedRoom, judge_pod
+from webhook.core.model.amounts import TeamName, Uid
 from webhook.core.world.world import World
 
 STALLED_SECONDS: Final = 30

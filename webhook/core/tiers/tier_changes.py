@@ -1,32 +1,161 @@
-"""Tier changes: which borrowing pods become guaranteed, and which guaranteed pods no longer fit.
+"""Promotion, demotion, minimums first.
 
-Both directions use one order: pods that requested never to borrow first, then replicas of minimums, others by age, and
-replicas beyond minimums last (minimum_first.py). In that order, each pod that still fits into the share is guaranteed;
-a pod that is too large is skipped and blocks no later one, for it runs all the same. A second look finds nothing to do.
+Pods that share devices by a ResourceClaim: who shares what another pod borrows borrows, too.
+
+A guaranteed pod keeps its devices, so beside one the borrowed devices could not be taken back.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Final, NamedTuple
 
-from webhook.core.model.amount import Units
+from webhook.core.devices.claim_users import ClaimKey
+from webhook.core.model.amounts import GpuModel, Uid, Units, WorkloadName
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge, NotApplicable
-from webhook.core.model.idle_rules import IdleAction
-from webhook.core.model.names import GpuModel, Uid
-from webhook.core.model.pod import NO_LABELS, Resident
+from webhook.core.model.pod import NO_LABELS, Pod, Resident
 from webhook.core.model.policy import Team
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.statement import Statement
-from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.model.policy_addons import IdleAction
+from webhook.core.model.reasons import Code, Reason, Statement
+from webhook.core.quota.charges import Alive, InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
 from webhook.core.quota.usage import TeamUsage, UsageEntry
-from webhook.core.tiers.borrowed_claims import borrowed_claim, guaranteed_sharers
-from webhook.core.tiers.idle_demotions import idle_to_demote
-from webhook.core.tiers.minimum_first import NO_RANKS, Rank, Ranks, gives_way, rank_of, ranks_of
+from webhook.core.world.minimums import Minimums
 from webhook.core.world.world import World
 
-_GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with these names, 1.6 ms with `Tier.…` on 3.11
+
+class Sharer(NamedTuple):
+    """A pod that shares a claim whose GPUs are borrowed."""
+
+    pod: Resident
+    claim: ClaimKey
+
+
+def borrowed_claim(pod: Pod | Resident, world: World) -> ClaimKey | None:
+    """Return a claim of a pod that another pod is charged for as borrowed; None where there is none."""
+    for key in world.claims.shared_by(pod.uid, pod.namespace, pod.claims):
+        charged = world.claims.users.charged_pod(key)
+        charge = None if charged is None or charged == pod.uid else world.charge_of(charged)
+        if charge is not None and charge.tier is Tier.PREEMPTIBLE:
+            return key
+    return None
+
+
+def guaranteed_sharers(usage: TeamUsage, world: World, *, demoted: Collection[Uid]) -> Iterator[Sharer]:
+    """Yield the pods with a guaranteed label that share what pods of the team borrow, the demoted ones among them."""
+    users = world.claims.users
+    if users.is_empty:
+        return
+    found = set(demoted)
+    for uid, entry in usage.entries():
+        pod = world.pod(uid)
+        if pod is None or not pod.claims or (entry.charge.tier is Tier.GUARANTEED and uid not in demoted):
+            continue
+        for key in world.claims.shared_by(uid, pod.namespace, pod.claims):
+            for other in users.of(key) if users.charged_pod(key) == uid else ():
+                sharer = world.pod(other)
+                if other not in found and sharer is not None and _can_be_demoted(sharer, world):
+                    found.add(other)
+                    yield Sharer(sharer, key)
+
+
+def _can_be_demoted(pod: Resident, world: World) -> bool:
+    is_seen = isinstance(world.evidence(pod.uid), Alive)
+    return is_seen and pod.tier is Tier.GUARANTEED and not pod.is_terminating
+
+
+# Which guaranteed pods become preemptible since they do not use their GPUs while other pods wait.
+
+
+def idle_to_demote(team: Team, book: TeamUsage, world: World) -> set[Uid]:
+    """Return a team's idle guaranteed pods, if policy demotes them and any pod waits; the evictor says what is idle.
+
+    A pod that was demoted stays preemptible until it uses its GPUs: others may wait again at any moment.
+    """
+    if IdleAction.DEMOTE not in world.policy.on_idle(team.name):
+        return set()
+    held = ((uid, book.get(uid)) for uid in world.stages.idle)
+    found = {uid for uid, entry in held if entry is not None and entry.charge.tier is Tier.GUARANTEED}
+    return found if found and is_any_waiting(world) else set()
+
+
+def is_any_waiting(world: World) -> bool:
+    """Whether a pod is in line, or was admitted and has no node."""
+    return bool(len(world.waiting)) or any(book.waiting for book in world.usage_by_team().values())
+
+
+# The order in which a team's pods have its guaranteed share: replicas of minimums first, those beyond them last.
+#
+# A team's pods that belong to a minimum take the place of pods of the same team that are beyond another one. Pods of
+# workloads without a minimum neither give way nor displace any: a minimum costs others nothing.
+
+
+_GUARANTEED: Final = Tier.GUARANTEED
+
+
+class Rank(IntEnum):
+    """Where a pod stands in its team: part of its workload's minimum, of none, or beyond it."""
+
+    MINIMUM = 0
+    OTHER = 1
+    SURPLUS = 2
+
+
+Ranks = Mapping[Uid, Rank]
+"""The ranks of pods other than OTHER."""
+
+NO_RANKS: Final[Ranks] = {}
+
+
+def ranks_of(book: TeamUsage, world: World) -> Ranks:
+    """Return the ranks of a team's pods."""
+    minimums = world.minimums
+    if not minimums.workloads():
+        return {}
+    workloads = dict.fromkeys(minimums.workload_of(uid) for uid, _ in book.entries())
+    return ranks_within(filter(None, workloads), minimums, world.pod)
+
+
+def ranks_within(
+    workloads: Iterable[WorkloadName], minimums: Minimums, pod_of: Callable[[Uid], Resident | None]
+) -> Ranks:
+    """Return the ranks of the pods of workloads.
+
+    Of a workload the oldest are its minimum, whatever their tiers, so that a change of tier changes no rank.
+    """
+    ranks: dict[Uid, Rank] = {}
+    for workload in workloads:
+        if minimum := minimums.for_tiers(workload):
+            pods = [pod for uid in minimums.pods(workload) if (pod := pod_of(uid)) is not None]
+            for number, pod in enumerate(sorted(pods, key=_age)):
+                ranks[pod.uid] = Rank.MINIMUM if number < minimum else Rank.SURPLUS
+    return ranks
+
+
+def rank_of(pod: Resident, ranks: Ranks) -> tuple[bool, int, int, str, str, str]:
+    """Return where a pod stands: those that requested never to borrow first, then by rank, then by age."""
+    rank = ranks.get(pod.uid, Rank.OTHER) if ranks else Rank.OTHER
+    return (pod.requested_tier is not _GUARANTEED, rank, pod.created, pod.namespace, pod.name, pod.uid)
+
+
+def gives_way(pod: Resident, ranks: Ranks) -> bool:
+    """Whether a guaranteed pod gives way to a pod of a minimum: it did not request never to borrow."""
+    return ranks.get(pod.uid) is Rank.SURPLUS and pod.requested_tier is not _GUARANTEED and not pod.claims
+
+
+def _age(pod: Resident) -> tuple[bool, int, str, str]:
+    return (pod.is_terminating, pod.created, pod.name, pod.uid)
+
+
+# Tier changes: which borrowing pods become guaranteed, and which guaranteed pods no longer fit.
+#
+# Both directions use one order: pods that requested never to borrow first, then replicas of minimums, others by age,
+# and replicas beyond minimums last (minimum_first.py). In that order, each pod that still fits into the share is
+# guaranteed; a pod that is too large is skipped and blocks no later one, for it runs all the same. A second look finds
+# nothing to do.
+
+
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 _NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is no longer to be promoted")), None)
 

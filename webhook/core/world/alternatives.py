@@ -4,10 +4,10 @@ kube-scheduler takes on each node the first alternative that is free there. A po
 and placed, and made room for, by one that nodes have.
 """
 
-from webhook.core.dra.dra_claims import Instead
+from webhook.core.devices.claims import Instead
+from webhook.core.model.constraints import Constraints
 from webhook.core.model.demand import Demand
 from webhook.core.model.pod import Pod, Resident
-from webhook.core.model.selector import Constraints
 from webhook.core.world.world import World
 
 

@@ -1,7 +1,7 @@
 """Which ledger takes a team's charges, whether this replica may judge them now, and the moves that are missing.
 
 Pure: it amends the sessions, the caller writes their objects. Policy says where a team belongs, the records say where
-it is (webhook/core/quota/ledger_moves.py): a replica with an older policy follows the records. A replica joins teams to
+it is (webhook/core/quota/usage.py): a replica with an older policy follows the records. A replica joins teams to
 a department before it charges any of them. Only the leader moves teams out of one, and if to no other, only after a
 while: otherwise replicas would move teams back and forth while an edit of policy reaches one after the other.
 """
@@ -9,10 +9,10 @@ while: otherwise replicas would move teams back and forth while an edit of polic
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from webhook.core.model.names import DepartmentName, TeamName, Uid
+from webhook.core.model.amounts import DepartmentName, TeamName, Uid
 from webhook.core.model.policy import Policy
-from webhook.core.quota.in_flight import LedgerRecord
-from webhook.core.quota.ledger_moves import Moves, department_ledger, department_of
+from webhook.core.quota.charges import LedgerRecord
+from webhook.core.quota.usage import Moves, department_ledger, department_of
 from webhook.core.world.ledger_session import LedgerSession, with_moves
 from webhook.core.world.world import World
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
-from webhook.core.model.names import Namespace, TeamName, Uid
-from webhook.core.quota.in_flight import (
+from webhook.core.model.amounts import Namespace, TeamName, Uid
+from webhook.core.quota.charges import (
     EMPTY_LEDGER_RECORD,
     UNSEEN,
     Alive,
@@ -22,7 +22,7 @@ from webhook.core.quota.in_flight import (
     LedgerRecord,
     Unseen,
 )
-from webhook.core.quota.ledger_moves import Moves
+from webhook.core.quota.usage import Moves
 from webhook.core.world.world import World
 
 _PodName = tuple[Namespace, str]

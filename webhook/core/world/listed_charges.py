@@ -6,13 +6,11 @@ known by what the evictor wrote: it tolerates the taint of a node that keeps roo
 
 from collections.abc import Iterable, Mapping
 
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.constraints import HELD, Tier
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.model.selector import HELD
-from webhook.core.model.tier import Tier
-from webhook.core.quota.charged_pod import flight_of
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.charges import InFlightCharge, flight_of
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from webhook.core.model.names import Uid, WorkloadName
-from webhook.core.model.replica import Replica
-from webhook.core.model.statement import Statement
+from webhook.core.model.amounts import Uid, WorkloadName
+from webhook.core.model.pod import Replica
+from webhook.core.model.reasons import Statement
 
 WHOLE: Final = 1 << 30
 """The minimum of a gang that goes whole, however many pods it has."""

@@ -1,15 +1,120 @@
-"""The pods that wait in line: created with Fairgate's scheduling gate, and charged nothing until they are released."""
+"""Pods in line, members of gangs.
+
+The members of gangs that exist and do not wait in line, kept by events.
+"""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from webhook.core.model.amount import Units
-from webhook.core.model.counts import add_to, drop_member
-from webhook.core.model.names import GangId, NodeName, TeamName, Uid, User
-from webhook.core.model.pod import Pod
-from webhook.core.model.reason import Reason
+from webhook.core.model.amounts import GangId, NodeName, TeamName, Uid, Units, User, add_to, drop_member
+from webhook.core.model.pod import Pod, Resident
+from webhook.core.model.reasons import Reason
+from webhook.core.quota.charges import InFlightCharge
+
+
+class GangMembers:
+    """Pods by gang: those with GPUs, by which a gang has started, and those without, which only count as come.
+
+    Pods that are being deleted are left out: a workload that is created again under its name is another gang.
+    """
+
+    def __init__(self) -> None:
+        self._gang_of: dict[Uid, GangId] = {}
+        self._started: dict[GangId, set[Uid]] = {}
+        self._others: dict[GangId, set[Uid]] = {}
+
+    def has_started(self, gang: GangId) -> bool:
+        """Whether a pod of the gang that needs GPUs exists and does not wait in line."""
+        return gang in self._started
+
+    def first(self, gang: GangId) -> Uid | None:
+        """Return a pod by which the gang has started; None where it has not."""
+        return min(self._started.get(gang, ()), default=None)
+
+    def others(self, gang: GangId) -> int:
+        """Return how many pods of the gang exist that need no GPUs."""
+        return len(self._others.get(gang, ()))
+
+    def set(self, pod: Resident) -> None:
+        """Add or update a pod."""
+        if pod.gang is None and pod.uid not in self._gang_of:
+            return
+        self.discard(pod.uid)
+        if pod.gang is not None and not pod.is_terminating:
+            table = self._started if pod.demand.gpus or pod.claims else self._others
+            table.setdefault(pod.gang, set()).add(pod.uid)
+            self._gang_of[pod.uid] = pod.gang
+
+    def discard(self, uid: Uid) -> None:
+        """Remove a pod; one that is in no gang changes nothing."""
+        gang = self._gang_of.pop(uid, None)
+        if gang is None:
+            return
+        for table in (self._started, self._others):
+            members = table.get(gang)
+            if members is not None:
+                members.discard(uid)
+                if not members:
+                    del table[gang]
+
+
+# Room that is kept for pods of gangs that have started, and that are made only once the first of them run.
+#
+# A reservation is a charge in the ledger without a pod, so it counts in every replica. It ends when the pod comes that
+# it is for, and by its time in any case.
+
+
+RESERVED: Final = "reserved:"
+"""Begins the UID of a reservation, which no pod has."""
+
+
+class GangReservations:
+    """The reservations that the ledger lists, by gang; kept by the world."""
+
+    def __init__(self) -> None:
+        self._by_gang: dict[GangId, dict[Uid, InFlightCharge]] = {}
+        self._gang_of: dict[Uid, GangId] = {}
+
+    def __contains__(self, gang: GangId) -> bool:
+        return gang in self._by_gang
+
+    def gangs(self) -> Iterable[GangId]:
+        """Return the gangs that have reservations."""
+        return [*self._by_gang]
+
+    def of(self, gang: GangId) -> Sequence[InFlightCharge]:
+        """Return the reservations of a gang."""
+        return [*self._by_gang.get(gang, {}).values()]
+
+    def fitting(self, gang: GangId, gpus: Units) -> InFlightCharge | None:
+        """Return a reservation of a gang for a pod of so many GPU units; None where none is so large.
+
+        It is the smallest that is large enough.
+        """
+        fitting = [reservation for reservation in self.of(gang) if reservation.charge.gpus >= gpus]
+        return min(fitting, key=lambda reservation: (reservation.charge.gpus, reservation.pod.uid), default=None)
+
+    def set(self, flight: InFlightCharge) -> None:
+        """Add a charge, if it is a reservation."""
+        gang = flight.pod.gang
+        if flight.until and gang is not None:
+            self._by_gang.setdefault(gang, {})[flight.pod.uid] = flight
+            self._gang_of[flight.pod.uid] = gang
+
+    def discard(self, uid: Uid) -> None:
+        """Remove a charge; one that is no reservation changes nothing."""
+        gang = self._gang_of.pop(uid, None)
+        if gang is not None:
+            reservations = self._by_gang[gang]
+            del reservations[uid]
+            if not reservations:
+                del self._by_gang[gang]
+
+
+# The pods that wait in line: created with Fairgate's scheduling gate, and charged nothing until they are released.
+
 
 EXPECTED_SECONDS: Final = 40
 """For how long a pod that was let into the line counts without being seen: kube-apiserver ends a request after 34 s."""

@@ -1,23 +1,52 @@
-"""Reports moves: in the log before any action, as Events on the pods and their controllers, as metrics."""
+"""Events and logs of moves, and whom they are for.
+
+A waiting pod that room is sought for, as the evictor sees it.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.core.defragment.movable_pod import WHY_IT_STAYS, Stays
-from webhook.core.defragment.move_bounds import WHY_NOT_NOW, Bound
-from webhook.core.defragment.move_plan import WHY_NO_MOVES, Move, NoMoves, Room
-from webhook.core.model.amount import gpu_number
-from webhook.core.model.names import Uid
-from webhook.core.model.text import plural, plural_gpus
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import EvictionTarget, own_target
-from webhook.evictor.evictor_context import EvictorContext
-from webhook.evictor.moves.wanted import Wanted
+from webhook.core.defragment.candidates import (
+    WHY_IT_STAYS,
+    WHY_NO_MOVES,
+    WHY_NOT_NOW,
+    Bound,
+    Move,
+    NoMoves,
+    Room,
+    Stays,
+    Target,
+)
+from webhook.core.model.amounts import Uid, gpu_number, plural, plural_gpus
+from webhook.core.reclaim.holds import EvictionTarget, own_target
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.evictor.cluster_view import EvictorContext
 from webhook.kube.ledger.reports import MoveEntry
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects.events import EventReason
-from webhook.kube.reclaim.holds import rfc3339
-from webhook.observe.moves import WHY_STOPPED, MoveMetrics, Stopped
+from webhook.observe.evictor import WHY_STOPPED, MoveMetrics, Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod that room is sought for. `gpu_pod` is set for one in kube-scheduler, `waiting` for one in line."""
+
+    target: Target
+    gpu_pod: ReclaimPod | None = None
+    waiting: WaitingPod | None = None
+
+    @property
+    def uid(self) -> Uid:
+        """Its UID."""
+        found = self.gpu_pod or self.waiting
+        return Uid("") if found is None else found.uid
+
+
+# Reports moves: in the log before any action, as Events on the pods and their controllers, as metrics.
+
 
 _NAMED: Final = 5
 _CAUSES: Final = 2

@@ -10,24 +10,21 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
-from webhook.cluster.api.errors import ClusterError
-from webhook.core.defragment.move_plan import Move
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import NodeName, Uid
-from webhook.core.reclaim.reclaim_plan import NoPlan, Round
-from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget, NodeHold, Purpose
-from webhook.evictor.backoff import LONG_SECONDS
-from webhook.evictor.evictor_context import EvictorContext
+from webhook.cluster.api.client import ClusterError
+from webhook.core.defragment.candidates import Move
+from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.node import KeptPlace
+from webhook.core.reclaim.costs import NoPlan, Round
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HOLD_SECONDS, HoldManager
-from webhook.evictor.moves.candidates import Candidates, LeftAlone, key_of
+from webhook.evictor.moves.live import Candidates, Found, LeftAlone, MoveRecord, MoveSearch, Templates, key_of
 from webhook.evictor.moves.move_reporter import MoveReporter
-from webhook.evictor.moves.record import MoveRecord
-from webhook.evictor.moves.search import Found, MoveSearch
-from webhook.evictor.moves.templates import Templates
+from webhook.evictor.unevictable import LONG_SECONDS
 from webhook.kube.ledger.reports import MoveEntry, written_at
-from webhook.observe.moves import Stopped
+from webhook.observe.evictor import Stopped
 
 LOOK_SECONDS: Final = 5.0
 """Between two searches for moves …"""

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from webhook.core.model.constraints import NODE_NAME_FIELD, Operator, Requirement
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.policy import Mode
-from webhook.core.model.selector import NODE_NAME_FIELD, Operator, Requirement
 from webhook.kube.objects import objects
-from webhook.kube.objects.json_patch import Operation, add, put, remove
+from webhook.kube.objects.keys import Operation, add, put, remove
 
 MAX_TERMS: Final = 512
 MAX_BYTES: Final = 128 * 1024

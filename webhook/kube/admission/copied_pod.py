@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.core.model import decision_annotation
-from webhook.core.model.decision_annotation import DecisionAnnotation
+from webhook.core.model import decision
+from webhook.core.model.constraints import HELD, NODE_NAME_FIELD, Operator, Requirement, Toleration
+from webhook.core.model.decision import DecisionAnnotation
 from webhook.core.model.policy import Pool
-from webhook.core.model.selector import HELD, NODE_NAME_FIELD, Operator, Requirement, Toleration
 from webhook.kube.admission.affinity import chosen_in, without_choice
 from webhook.kube.objects import bounds, keys, objects
-from webhook.kube.objects.json_patch import Operation, escape, put, remove
+from webhook.kube.objects.keys import Operation, escape, put, remove
 from webhook.kube.pod.constraints import read_placement, read_tolerations
 from webhook.kube.pod.pods import unix_seconds
 
@@ -57,8 +57,8 @@ def without_copied_decision(pod: objects.Pod, pools: Sequence[Pool], *, now_text
         return AsCreated(msgspec.structs.replace(pod, spec=_without_list(pod.spec, made)), made)
     if len(text) > bounds.DECISION_BYTES:
         return AsCreated(pod, made)
-    found = decision_annotation.read(text)
-    if found is not None and now_text and decision_annotation.subject_of(text) == subject_of(pod.metadata):
+    found = decision.read(text)
+    if found is not None and now_text and decision.subject_of(text) == subject_of(pod.metadata):
         age = unix_seconds(now_text) - unix_seconds(found.at)
         if abs(age) <= SAME_REQUEST_SECONDS:
             return AsCreated(pod, made)

@@ -9,14 +9,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from webhook.core.model.names import Namespace
-from webhook.kube.admission.object_review import ObjectReview, read_request
-from webhook.kube.admission.review import NO_USER, Operation, RequestFields, ReviewError
+from webhook.core.model.amounts import Namespace
+from webhook.kube.admission.reviews import NO_USER, ObjectReview, Operation, RequestFields, ReviewError, read_request
 from webhook.kube.kinds.job_failures import DISRUPTION, Rule
 from webhook.kube.objects import bounds, keys, objects
-from webhook.kube.objects.json_patch import Operation as Change
-from webhook.kube.objects.json_patch import add, escape
-from webhook.kube.reclaim.lost_pods import AT_ONCE
+from webhook.kube.objects.keys import Operation as Change
+from webhook.kube.objects.keys import add, escape
+from webhook.kube.pod.outcomes import AT_ONCE
 
 MOST_RULES: Final = 20
 """The API server accepts no more rules."""

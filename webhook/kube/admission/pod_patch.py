@@ -13,33 +13,19 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.core.admission.queueing import QUEUE_MODE
-from webhook.core.model.amount import format_gpus
-from webhook.core.model.decision import Admit, Charge, NodeChoice, Queue
-from webhook.core.model.decision_annotation import Own, read
-from webhook.core.model.domain_request import DomainPlace
-from webhook.core.model.names import NodeName, PoolName, ResourceName, TeamName, Uid
+from webhook.core.model.amounts import NodeName, PoolName, ResourceName, TeamName, Uid, format_gpus
+from webhook.core.model.constraints import DomainPlace, Tier, Toleration
+from webhook.core.model.decision import Admit, Charge, NodeChoice, Own, Queue, read
 from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
-from webhook.core.model.reason import Code
-from webhook.core.model.selector import Toleration
-from webhook.core.model.tier import Tier
+from webhook.core.model.reasons import Code
 from webhook.kube.admission.affinity import affinity_operations, has_conditions, lists_nodes, narrowing_operations
 from webhook.kube.admission.copied_pod import subject_of
 from webhook.kube.objects import keys, objects
-from webhook.kube.objects.json_patch import (
-    DECISION_PATH,
-    TEAM_PATH,
-    TIER_PATH,
-    Operation,
-    add,
-    escape,
-    put,
-    remove,
-    test,
-)
+from webhook.kube.objects.keys import DECISION_PATH, TEAM_PATH, TIER_PATH, Operation, add, escape, put, remove, test
 from webhook.kube.pod.constraints import read_placement, read_tolerations
 from webhook.kube.pod.pods import is_queued
-from webhook.kube.pod.waiting_reason import waiting_annotations, waits_of
+from webhook.kube.pod.waiting import waiting_annotations, waits_of
 
 
 class _Decision(msgspec.Struct, gc=False, omit_defaults=True):

@@ -9,18 +9,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from webhook.core.model.workload_rules import WorkloadKind
-from webhook.kube.kinds.antichain import bits, heaviest
-from webhook.kube.kinds.apps import rolling_surge
-from webhook.kube.kinds.argo_pods import Settings, devices_of, has_pod, pod_of
-from webhook.kube.kinds.argo_tasks import Task, before, instances, tasks_of
-from webhook.kube.kinds.batch import overlapping, suspended
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.deadlines import PROGRESS
+from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.gpu_requests import amounts_in
-from webhook.kube.kinds.kind_row import REPLICA_SET, PodsFound, ReadContext, Row, fatal
-from webhook.kube.kinds.model import Json, Surge, listed, mapping, text
-from webhook.kube.kinds.paths import MAX_PODS, ControllerKind, Count, Pods, count_at, dig, unknown_pods
+from webhook.kube.kinds.kind_row import PROGRESS, REPLICA_SET, PodsFound, ReadContext, Row, fatal
+from webhook.kube.kinds.kubernetes import overlapping, rolling_surge, suspended
+from webhook.kube.kinds.model import (
+    MAX_PODS,
+    Budget,
+    ControllerKind,
+    Count,
+    Json,
+    Pods,
+    Surge,
+    count_at,
+    dig,
+    listed,
+    mapping,
+    text,
+    unknown_pods,
+)
+from webhook.kube.kinds.workflow_pods import (
+    Settings,
+    Task,
+    before,
+    bits,
+    devices_of,
+    has_pod,
+    heaviest,
+    instances,
+    pod_of,
+    tasks_of,
+)
 
 _MAX_DEPTH: Final = 32
 _CALL_STEPS: Final = 12

@@ -1,4 +1,6 @@
-"""Where an object asks for GPUs in a field that no reader knows, by keys and values (docs/workloads.md has the rule).
+"""Requests for GPUs in templates, and how templates are merged.
+
+Where an object asks for GPUs in a field that no reader knows, by keys and values (docs/workloads.md has the rule).
 
 A field that merely mentions GPUs is none: labels, selectors, tolerations, quotas, metrics, images and free text.
 """
@@ -7,9 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from webhook.core.model.gpu_names import looks_like_gpu
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.model import Json, mapping, scalar
+from webhook.core.model.demand import looks_like_gpu
+from webhook.kube.kinds.model import Budget, Json, listed, mapping, scalar, text
 
 _ACCELERATOR: Final = re.compile(r"accelerator", re.IGNORECASE)
 _RESOURCE: Final = re.compile(r"(?:(?:requests|limits)\.)?[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}/[\w.-]{1,63}")
@@ -197,3 +198,63 @@ def _is_some(value: object) -> bool:
     """Whether a value is more than nothing."""
     written = str(value) if isinstance(value, float) else scalar(value)
     return written is not None and _NOTHING.fullmatch(written.strip()) is None
+
+
+# Merging of pod specs, for the fields on which demand and placement depend.
+
+
+_BY_NAME = ("containers", "initContainers")
+_APPENDED = ("tolerations", "volumes")
+
+
+def merge_spec(base: Json, patch: Json, budget: Budget) -> Json:
+    """Return `base` merged with `patch`: containers by name, mappings by key, tolerations and volumes appended."""
+    budget.step(len(base) + len(patch))
+    made = dict(base)
+    for key, value in patch.items():
+        if key in _BY_NAME and isinstance(value, list):
+            made[key] = _containers(base.get(key), value, budget)
+        elif key in _APPENDED and isinstance(value, list):
+            before = listed(base.get(key))
+            budget.step(len(before) + len(value))
+            made[key] = [*before, *value]
+        elif isinstance(value, dict):
+            made[key] = _merged(mapping(base.get(key)), value, budget)
+        else:
+            made[key] = value
+    return made
+
+
+def merge_container(base: Json, patch: Json, budget: Budget) -> Json:
+    """Return `base` merged with `patch`: requests and limits by resource, other fields replaced."""
+    before, after = mapping(base.get("resources")), mapping(patch.get("resources"))
+    resources = {
+        side: _merged(mapping(before.get(side)), mapping(after.get(side)), budget)
+        for side in ("requests", "limits")
+        if side in before or side in after
+    }
+    budget.step(len(before) + len(after))
+    return {**_merged(base, patch, budget), "resources": {**before, **after, **resources}}
+
+
+def _merged(base: Json, patch: Json, budget: Budget) -> Json:
+    budget.step(len(base) + len(patch))
+    return {**base, **patch}
+
+
+def _containers(base: object, patch: list[object], budget: Budget) -> list[Json]:
+    made = [mapping(each) for each in listed(base)]
+    budget.step(len(made) + len(patch))
+    places: dict[str, int] = {}
+    for index, known in enumerate(made):
+        places.setdefault(text(known.get("name")), index)
+    for each in patch:
+        container = mapping(each)
+        name = text(container.get("name"))
+        at = places.get(name)
+        if at is None:
+            places[name] = len(made)
+            made.append(container)
+        else:
+            made[at] = merge_container(made[at], container, budget)
+    return made

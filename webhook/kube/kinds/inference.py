@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from webhook.core.model.workload_rules import WorkloadKind
-from webhook.kube.kinds.budget import Budget
+from webhook.core.model.policy import WorkloadKind
+from webhook.kube.kinds.gpu_requests import merge_container, merge_spec
 from webhook.kube.kinds.kind_row import (
     REPLICA_SET,
     STATEFUL_SET,
@@ -14,9 +14,22 @@ from webhook.kube.kinds.kind_row import (
     Row,
     leader_worker_paths,
 )
-from webhook.kube.kinds.model import Json, listed, mapping, text
-from webhook.kube.kinds.paths import ONE, Count, Pods, count_at, dig, entries, pods_at, requested, unknown_pods
-from webhook.kube.kinds.template_merge import merge_container, merge_spec
+from webhook.kube.kinds.model import (
+    ONE,
+    Budget,
+    Count,
+    Json,
+    Pods,
+    count_at,
+    dig,
+    entries,
+    listed,
+    mapping,
+    pods_at,
+    requested,
+    text,
+    unknown_pods,
+)
 
 _GPU: Final = "nvidia.com/gpu"
 _COMPONENT: Final = ("engine", "decoder", "router")

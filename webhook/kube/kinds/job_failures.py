@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.reclaim.failures import FailureBudget, WorkloadId
+from webhook.core.reclaim.victims import FailureBudget, WorkloadId
 from webhook.kube.objects import objects
 
 DISRUPTION: Final = "DisruptionTarget"

@@ -1,16 +1,270 @@
-"""One row for each kind: all that is known of it, and the results of readers for kinds that paths cannot describe."""
+"""A kind of workload as a row: its pods, gang rules, deadlines, related objects.
 
-from collections.abc import Callable, Iterator, Mapping
+Deadlines of workloads that run on while their pods wait in line, by the manifest.
+
+A pod's own activeDeadlineSeconds is none of them: kubelet counts it from the pod's start.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
-from webhook.core.model.workload_rules import PodPath, WorkloadKind
-from webhook.core.reclaim.failures import FailureBudget, Loss
-from webhook.kube.kinds.budget import Budget
-from webhook.kube.kinds.gang_rules import NO_GANG, GangRules
-from webhook.kube.kinds.model import Json, Surge, text
-from webhook.kube.kinds.paths import ControllerKind, Pods, dig
-from webhook.kube.kinds.related import Related
+from webhook.core.model.amounts import parse_seconds
+from webhook.core.model.policy import PodPath, WorkloadKind
+from webhook.core.reclaim.victims import FailureBudget, Loss
+from webhook.kube.kinds.model import (
+    Budget,
+    ControllerKind,
+    Count,
+    Json,
+    Pods,
+    Surge,
+    count_at,
+    dig,
+    listed,
+    mapping,
+    text,
+)
+
+PROGRESS: Final = "spec.progressDeadlineSeconds"
+KNATIVE: Final = "spec.template.metadata.annotations#serving.knative.dev/progress-deadline"
+REVISION: Final = KNATIVE.removeprefix("spec.template.")
+TASK: Final = "spec.timeout"
+PIPELINE: Final = "spec.timeouts.pipeline"
+_DEFAULTS: Final = {PROGRESS: 600, KNATIVE: 600, REVISION: 600, TASK: 3600, PIPELINE: 3600}
+"""What holds where a manifest says nothing; Knative and Tekton read it from their settings."""
+_NONE: Final = 2**31 - 1
+"""The progressDeadlineSeconds that means no deadline."""
+_NAME: Final = re.compile(r"(timeouts\.)?[^.#/]+$")
+
+
+def running_deadline(document: Json, path: str) -> str:
+    """Return the name of the deadline at a row's path with its seconds, of several the shortest; "" without one.
+
+    In a path [] stands for the elements of a list, and # goes before the key of an annotation.
+    """
+    if not path:
+        return ""
+    shortest = min(filter(None, map(_seconds, _values(document, path))), default=0)
+    named = _NAME.search(path)
+    return f"{named[0]} ({shortest})" if shortest and named else ""
+
+
+def _values(document: Json, path: str) -> Iterator[object]:
+    head, of_list, rest = path.partition("[].")
+    fields, of_key, key = head.partition("#")
+    found = mapping(dig(document, fields)).get(key) if of_key else dig(document, head)
+    if of_list:
+        for entry in found if isinstance(found, list) else ():
+            yield dig(entry, rest)
+    else:
+        yield _DEFAULTS.get(path) if found is None else found
+
+
+def _seconds(value: object) -> int:
+    """Return a deadline in seconds, 0 where it is none."""
+    if isinstance(value, str):
+        try:
+            return parse_seconds(value)
+        except ValueError:
+            return 0
+    is_deadline = isinstance(value, int) and not isinstance(value, bool) and 0 < value < _NONE
+    return value if is_deadline and isinstance(value, int) else 0
+
+
+# What an object says of the gang of its pods: where it is read, how few start together, which come later.
+
+
+class Stage(NamedTuple):
+    """When a role's pods are made: in a later `era` once others have completed, in a later `step` once others run."""
+
+    era: int = 0
+    step: int = 0
+
+
+AT_ONCE: Final = Stage()
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stage of each role of which one is known. `is_one_by_one`: also the pods of one role follow one another.
+
+    `led` are the roles whose pods come in groups of so many, of which all but one follow that one.
+    """
+
+    by_role: Mapping[str, Stage] = field(default_factory=dict)
+    is_one_by_one: bool = False
+    led: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, role: str) -> Stage:
+        """Return the stage of a role."""
+        return self.by_role.get(role, AT_ONCE)
+
+    def followers(self, role: str, number: int) -> int:
+        """Return how many of so many pods of a role follow others of it."""
+        return number - -(-number // self.led[role]) if self.led.get(role) else 0
+
+
+Minimum = Callable[[Json, Json], Mapping[str, Any]]
+"""From the spec and the status of an object to its spec with the fewest workers, and without completed pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangRules:
+    """How the leader finds the object of a pod's gang, and what it reads there.
+
+    `marker` is the key of pods that names the object, or in `name_label` if the value of that is the name. Of several
+    kinds with a marker, the one that makes the pod's controller (`makers`) is read. `of_controller`: pods without
+    a marker may be a gang by annotation, and their controller is the object. `described_by`: another kind, which these
+    objects make, says it. `least` is how many pods the object wants together, None where it wants all.
+    `counts_all`: all pods count, also those without GPUs.
+    """
+
+    marker: str = ""
+    name_label: str = ""
+    makers: frozenset[str] = frozenset()
+    of_controller: bool = False
+    described_by: str = ""
+    minimum: Minimum | None = None
+    stages: Callable[[Json], Stages] | None = None
+    least: Callable[[Json], int | None] | None = None
+    counts_all: bool = False
+
+    def at_minimum(self, document: Json) -> Json:
+        """Return an object as it is at its smallest."""
+        if self.minimum is None:
+            return document
+        return {**document, "spec": self.minimum(mapping(document.get("spec")), mapping(document.get("status")))}
+
+    def stages_of(self, document: Json) -> Stages:
+        """Return the order in which an object's pods are made."""
+        return Stages() if self.stages is None else self.stages(document)
+
+    def least_of(self, document: Json) -> int | None:
+        """Return how many pods an object wants together; None where it wants all. Raises ValueError if it says none."""
+        return None if self.least is None else self.least(document)
+
+
+NO_GANG: Final = GangRules()
+
+
+def less(entry: Json, done: object) -> Json:
+    """Return an entry with so many replicas fewer: those that have completed."""
+    replicas = entry.get("replicas", 1)
+    if not (is_number(done) and done and is_number(replicas)):
+        return entry
+    return {**entry, "replicas": max(0, replicas - done)}
+
+
+def is_number(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number of at least 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+# Other objects that a workload refers to, or that refer to it.
+
+
+_Named = Mapping[tuple[str, str], Json]
+_SCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject")
+_KEDA_DEFAULT: Final = 100
+"""KEDA's default maximum of a ScaledObject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Objects by kind, namespace and name, and by kind and name alone; autoscalers by their target.
+
+    `_defaults` are the devices that a namespace's LimitRanges give to containers that request none of them.
+    """
+
+    _kinds: Mapping[str, _Named] = field(default_factory=dict)
+    _anywhere: _Named = field(default_factory=dict)
+    _scalers: Mapping[tuple[str, str, str], Json] = field(default_factory=dict)
+    _defaults: Mapping[str, Json] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, documents: Iterable[Json], *, namespace: str = "default") -> "Related":
+        """Return the objects of a stream; `namespace` is the default for objects without one."""
+        kinds: dict[str, dict[tuple[str, str], Json]] = {}
+        for document in documents:
+            metadata = mapping(document.get("metadata"))
+            key = (text(metadata.get("namespace")) or namespace, text(metadata.get("name")))
+            kinds.setdefault(text(document.get("kind")), {})[key] = document
+        anywhere: dict[tuple[str, str], Json] = {}
+        for kind, known in kinds.items():
+            for (_, name), document in known.items():
+                anywhere.setdefault((kind, name), document)
+        return cls(kinds, anywhere, _by_target(kinds), _defaults(kinds.get("LimitRange", {})))
+
+    def find(self, kind: str, name: str, *, namespace: str | None = None) -> Json | None:
+        """Return an object, or None; without `namespace`, of a cluster-scoped kind."""
+        if namespace is None:
+            return self._anywhere.get((kind, name))
+        return self._kinds.get(kind, {}).get((namespace, name))
+
+    def with_defaults(self, spec: Json, namespace: str, budget: Budget) -> Json:
+        """Return a pod's spec with the devices that the namespace's LimitRanges add to its containers."""
+        given = self._defaults.get(namespace)
+        if not given:
+            return spec
+        made = dict(spec)
+        for field_name in ("containers", "initContainers"):
+            if isinstance(containers := spec.get(field_name), list):
+                budget.step(len(containers) * len(given))
+                made[field_name] = [_with_defaults(mapping(each), given) for each in containers]
+        return made
+
+    def scaled_to(self, kind: str, name: str, *, namespace: str) -> Count | None:
+        """Return an autoscaler's maximum for an object; None if no autoscaler targets it."""
+        found = self._scalers.get((kind, namespace, name))
+        if found is None:
+            return None
+        if found.get("kind") == "ScaledObject":
+            return count_at(
+                found, "spec.maxReplicaCount", default=_KEDA_DEFAULT, named="maxReplicaCount of its ScaledObject"
+            )
+        return count_at(found, "spec.maxReplicas", default=None, named="maxReplicas of its HorizontalPodAutoscaler")
+
+
+def _with_defaults(container: Json, given: Json) -> Json:
+    resources = mapping(container.get("resources"))
+    limits, requests = mapping(resources.get("limits")), mapping(resources.get("requests"))
+    added = {name: amount for name, amount in given.items() if name not in limits and name not in requests}
+    if not added:
+        return container
+    return {**container, "resources": {**resources, "limits": {**added, **limits}, "requests": {**added, **requests}}}
+
+
+def _defaults(ranges: _Named) -> dict[str, Json]:
+    """Return the default devices of containers by namespace; of several LimitRanges the first counts."""
+    found: dict[str, dict[str, object]] = {}
+    for (namespace, _), document in ranges.items():
+        for limit in map(mapping, listed(dig(document, "spec.limits"))):
+            if limit.get("type") != "Container":
+                continue
+            for name, amount in {**mapping(limit.get("defaultRequest")), **mapping(limit.get("default"))}.items():
+                if "/" in str(name):
+                    found.setdefault(namespace, {}).setdefault(str(name), amount)
+    return dict(found)
+
+
+def _by_target(kinds: Mapping[str, _Named]) -> dict[tuple[str, str, str], Json]:
+    """Return the autoscalers by their targets; of several with one target the first counts."""
+    found: dict[tuple[str, str, str], Json] = {}
+    for scaler in _SCALERS:
+        for (namespace, _), document in kinds.get(scaler, {}).items():
+            target = mapping(dig(document, "spec.scaleTargetRef"))
+            key = (text(target.get("kind")) or "Deployment", namespace, text(target.get("name")))
+            found.setdefault(key, document)
+    return found
+
+
+NO_RELATED: Final = Related()
+
+
+# One row for each kind: all that is known of it, and the results of readers for kinds that paths cannot describe.
+
 
 OWN_CONTROLLER: Final = ControllerKind("", "")
 """The object itself is its pods' controller."""

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from webhook.core.model.workload_rules import PodPath, WorkloadKind
-from webhook.kube.kinds.gang_rules import GangRules
-from webhook.kube.kinds.kind_row import REPLICA_SET, STATEFUL_SET, Row, gang_kind, leader_worker_paths
+from webhook.core.model.policy import PodPath, WorkloadKind
+from webhook.kube.kinds.kind_row import REPLICA_SET, STATEFUL_SET, GangRules, Row, gang_kind, leader_worker_paths
 
 _AIBRIX: Final = "orchestration.aibrix.ai"
 _KTHENA: Final = "workload.serving.volcano.sh"

@@ -2,13 +2,11 @@
 
 from typing import Final, NamedTuple
 
-from webhook.core.model.gpu_names import looks_like_gpu
-from webhook.core.model.workload_rules import WorkloadKind
-from webhook.kube.kinds.deadlines import KNATIVE, REVISION
-from webhook.kube.kinds.kind_row import REPLICA_SET, STATEFUL_SET, PodsFound, ReadContext, Row
-from webhook.kube.kinds.model import Json, digits, listed, mapping, text
-from webhook.kube.kinds.paths import Count, Pods, count_at, dig, unknown_pods
-from webhook.kube.kinds.template_merge import merge_container, merge_spec
+from webhook.core.model.demand import looks_like_gpu
+from webhook.core.model.policy import WorkloadKind
+from webhook.kube.kinds.gpu_requests import merge_container, merge_spec
+from webhook.kube.kinds.kind_row import KNATIVE, REPLICA_SET, REVISION, STATEFUL_SET, PodsFound, ReadContext, Row
+from webhook.kube.kinds.model import Count, Json, Pods, count_at, dig, digits, listed, mapping, text, unknown_pods
 
 _MAX_SCALE: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")
 _MODE: Final = "serving.kserve.io/deploymentMode"

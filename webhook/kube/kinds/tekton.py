@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.core.model.workload_rules import WorkloadKind
-from webhook.kube.kinds.argo_pods import devices_of
-from webhook.kube.kinds.deadlines import PIPELINE, TASK
-from webhook.kube.kinds.kind_row import PodsFound, ReadContext, Row, fatal
-from webhook.kube.kinds.model import Json, listed, mapping, text
-from webhook.kube.kinds.paths import ONE, ControllerKind, Pods, dig, unknown_pods
-from webhook.kube.kinds.template_merge import merge_container
+from webhook.core.model.policy import WorkloadKind
+from webhook.kube.kinds.gpu_requests import merge_container
+from webhook.kube.kinds.kind_row import PIPELINE, TASK, PodsFound, ReadContext, Row, fatal
+from webhook.kube.kinds.model import ONE, ControllerKind, Json, Pods, dig, listed, mapping, text, unknown_pods
+from webhook.kube.kinds.workflow_pods import devices_of
 
 _TASK_RUN: Final = ControllerKind("tekton.dev/v1", "TaskRun")
 _COPIED: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "priorityClassName", "volumes")

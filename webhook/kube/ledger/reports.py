@@ -1,17 +1,213 @@
-"""Report, the object in which Fairgate publishes its state: the policy in force, one entry for each process, the room.
+"""Reports and their definition.
 
-There are Reports `policy`, `replicas`, `room`, `starts`, `usage`, `moves`: cluster-scoped, so no tenant can forge one.
-Every write is a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed length.
+What the CustomResourceDefinitions of Fairgate's own kinds have in common.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from webhook.core.explain.range_scores import CLASSES, WIDTHS, RangeScores, Score
+from webhook.core.explain.line_places import CLASSES, WIDTHS, RangeScores, Score
 from webhook.kube.objects import keys
+
+_Json = dict[str, Any]
+_MOST_NAMED: Final = 5
+
+
+def definition(kind: str, plural: str, schema: _Json, *, columns: Iterable[_Json] = ()) -> _Json:
+    """Return the definition of a cluster-scoped kind in its one version; `columns` are for `kubectl get`."""
+    version = {"name": keys.OWN_API.partition("/")[2], "served": True, "storage": True}
+    shown = {"additionalPrinterColumns": list(columns)} if columns else {}
+    return {
+        "apiVersion": keys.EXTENSIONS_API,
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{keys.OWN_GROUP}", "labels": dict(keys.OWN_LABELS)},
+        "spec": {
+            "group": keys.OWN_GROUP,
+            "scope": "Cluster",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [{**version, **shown, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def column(name: str, path: str, *, kind: str = "string", **more: int) -> _Json:
+    """Return a column of `kubectl get`; `priority` 1 shows it with -o wide only."""
+    return {"name": name, "type": kind, "jsonPath": path, **more}
+
+
+def why_unfit(found: Mapping[str, Any], needed: _Json) -> str | None:
+    """Return why a definition in the cluster does not do for this version; None if it does.
+
+    The API server drops, without an error, what a definition does not have: charges that are written would be lost.
+    """
+    spec, wanted = found["spec"], needed["spec"]
+    if (spec["scope"], spec["names"]["kind"]) != (wanted["scope"], wanted["names"]["kind"]):
+        return f"it defines {spec['scope'].lower()} objects of kind {spec['names']['kind']}"
+    (version,) = wanted["versions"]
+    served = [each for each in spec["versions"] if each["name"] == version["name"] and each["served"]]
+    if not served:
+        return f"it does not serve version {version['name']}"
+    if "status" in (served[0].get("subresources") or {}):
+        return "its status is a subresource"
+    lacking = [*_lacking(served[0]["schema"]["openAPIV3Schema"], version["schema"]["openAPIV3Schema"], "")]
+    more = ", …" if len(lacking) > _MOST_NAMED else ""
+    return f"it lacks the fields {', '.join(lacking[:_MOST_NAMED])}{more}" if lacking else None
+
+
+def _lacking(found: Mapping[str, Any], wanted: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the fields that a schema lacks, or has with another type."""
+    if found.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if found.get("type") != wanted.get("type"):
+        yield path.removeprefix(".")
+        return
+    for key, field in (wanted.get("properties") or {}).items():
+        yield from _lacking((found.get("properties") or {}).get(key) or {}, field, f"{path}.{key}")
+    for part in ("items", "additionalProperties"):
+        if part in wanted:
+            yield from _lacking(found.get(part) or {}, wanted[part], f"{path}[]")
+
+
+# The CustomResourceDefinition of Report: the one source for the server, `fairgate manifests` and the chart.
+
+
+def report_crd() -> _Json:
+    """Return the definition."""
+    columns = (
+        column("Policy", ".policy.hash"),
+        column("Enforce", ".policy.enforce"),
+        column("Age", ".metadata.creationTimestamp", kind="date"),
+    )
+    return definition(keys.REPORT, keys.REPORTS, _schema(), columns=columns)
+
+
+def _schema() -> _Json:
+    text, texts, number = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "integer"}
+    ranges = {
+        "type": "object",
+        "description": "How many pods started inside their likely range, earlier, and later or not.",
+        "required": ["upToSeconds"],
+        "properties": {
+            "upToSeconds": {**number, "description": "Width of the ranges at most; 0 for wider ones."},
+            **dict.fromkeys(("inside", "earlier", "later"), number),
+        },
+    }
+    policy = {
+        "type": "object",
+        "description": "The policy in force, in the report `policy`.",
+        "required": ["hash", "enforce"],
+        "properties": {
+            "hash": text,
+            "enforce": {**text, "description": "off, shadow, warn or enforce; a flag may override the policy."},
+            "documents": {**text, "description": "The policy as YAML, without comments."},
+            "omitted": {**text, "description": "Why the documents are omitted."},
+        },
+    }
+    replica = {
+        "type": "object",
+        "description": "The state of one process, updated every ten seconds.",
+        "required": ["component", "at", "version", "policy", "enforce"],
+        "properties": {
+            **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
+            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem", "minimums", "stalled"), text),
+            **dict.fromkeys(("autoscalingProblems", "leftOut"), texts),
+            "component": {**text, "enum": ["server", "evictor"]},
+            "at": {**text, "description": "Time of the update, by the process's own clock."},
+            "leading": {"type": "boolean"},
+            "certificate": {**text, "description": "The serving certificate as PEM, without the key."},
+            "notReady": texts,
+            "behind": texts,
+            "rejecting": texts,
+            "maintained": texts,
+            "unreviewed": texts,
+            "unevictable": texts,
+            "unserved": texts,
+            "notify": texts,
+            "refused": {
+                "type": "array",
+                "description": "Requests refused since the start, by team and code; where policy notifies of them.",
+                "items": {"type": "object", "properties": {"team": text, "code": text, "count": number}},
+            },
+        },
+    }
+    number = {"type": "integer"}
+    room = {
+        "type": "object",
+        "description": "The cluster without names of pods, namespaces and users, in the report `room`.",
+        "required": ["at", "format"],
+        "properties": {
+            "at": {**text, "description": "Time of the update, by the leader's clock."},
+            "format": {**number, "description": "The version of the content's format."},
+            **dict.fromkeys(("nodes", "pods", "waiting"), number),
+            "content": {**text, "description": "JSON, compressed by zlib, in base64: `fairgate` commands read it."},
+            "omitted": {**text, "description": "What is left out."},
+        },
+    }
+    hours = ("guaranteed", "preemptible", "idle", "waiting", "lost", "moved", "saved", "refusedGpus", "heldIdle")
+    amounts = {key: {"type": "number"} for key in hours}
+    team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
+    period = {
+        "type": "object",
+        "properties": {
+            **dict.fromkeys(("since", "until"), number),
+            "observedHours": {"type": "number"},
+            "teams": {"type": "array", "items": team},
+        },
+    }
+    usage = {
+        "type": "object",
+        "description": "GPU-hours of teams, in the report `usage`: what the leader recorded.",
+        "required": ["at"],
+        "properties": {
+            "at": text,
+            "days": {
+                "type": "object",
+                "description": "Periods that end now, by their number of days.",
+                "additionalProperties": period,
+            },
+        },
+    }
+    move = {
+        "type": "object",
+        "description": "A pod that was evicted so that its replacement runs on another node.",
+        "required": ["at", "pod"],
+        "properties": dict.fromkeys(("at", "pod", "team", "workload", "source", "destination", "for"), text),
+    }
+    return {
+        "type": "object",
+        "description": "The state that Fairgate publishes. Written by Fairgate only.",
+        "properties": {
+            "policy": policy,
+            "room": room,
+            "usage": usage,
+            "replicas": {
+                "type": "object",
+                "description": "Processes by identity, in the report `replicas`.",
+                "additionalProperties": replica,
+            },
+            "starts": {
+                "type": "array",
+                "description": "How likely starts came true, in the report `starts`.",
+                "items": ranges,
+            },
+            "moves": {
+                "type": "array",
+                "description": "Pods that defragmentation moved, in the report `moves`: those of the last day.",
+                "items": move,
+            },
+        },
+    }
+
+
+# Report, the object in which Fairgate publishes its state: the policy in force, one entry for each process, the room.
+#
+# There are Reports `policy`, `replicas`, `room`, `starts`, `usage`, `moves`: cluster-scoped, so no tenant can forge
+# one. Every write is a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed
+# length.
+
 
 PATH: Final = f"/apis/{keys.OWN_API}/{keys.REPORTS}"
 POLICY: Final = "policy"

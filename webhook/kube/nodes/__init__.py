@@ -1,1 +1,1 @@
-"""From nodes, namespaces, priority classes and quotas to what decisions read."""
+"""From nodes, quotas, budgets and volumes to what decisions read; taints and notes of held nodes."""

@@ -1,6 +1,12 @@
-"""Every key, name and apiVersion that Fairgate reads or writes on Kubernetes objects. Constants only."""
+"""Labels, annotations, resource names, paths.
 
-from typing import Final
+Every key, name and apiVersion that Fairgate reads or writes on Kubernetes objects. Constants only.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+import msgspec
 
 TEAM: Final = "fairgate.dev/team"
 """Pod label: the team charged. Written by Fairgate only."""
@@ -196,3 +202,126 @@ GPU_MODEL_LABELS: Final = (
 
 GPU_COUNT_LABELS: Final = ("nvidia.com/gpu.count", "aliyun.accelerator/nvidia_count")
 """Labels with a node's number of GPUs, by precedence, for device plugins that do not report it."""
+
+
+# JSON Patch operations and their JSON Pointers.
+
+
+Operation = dict[str, object]
+"""One operation of a JSON Patch (RFC 6902): op, path, and a value unless it removes."""
+
+
+def escape(key: str) -> str:
+    """Return a key escaped as one token of a JSON Pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def keys_of(pointer: str) -> list[str]:
+    """Return the keys of a JSON Pointer."""
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+TEAM_PATH: Final = f"/metadata/labels/{escape(TEAM)}"
+TIER_PATH: Final = f"/metadata/labels/{escape(TIER)}"
+DECISION_PATH: Final = f"/metadata/annotations/{escape(DECISION)}"
+
+
+def test(path: str, value: object) -> Operation:
+    """Return an operation that fails, and the patch with it, unless a member has this value.
+
+    Of a member that is not there it is `None`: so evanphx/json-patch reads it, by which kube-apiserver patches. Its
+    parent must be there.
+    """
+    return {"op": "test", "path": path, "value": value}
+
+
+def add(path: str, value: object) -> Operation:
+    """Return an operation that adds a member, or an element at the end of a list (`…/-`)."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def remove(path: str) -> Operation:
+    """Return an operation that removes a member or an element of a list."""
+    return {"op": "remove", "path": path}
+
+
+def put(path: str, value: object, *, exists: bool) -> Operation:
+    """Return an operation that sets a member; `exists` says whether the member is present."""
+    return {"op": "replace" if exists else "add", "path": path, "value": value}
+
+
+# Where API servers of different minors serve the same objects.
+
+
+_HEADS: Final = tuple(f"/apis/{DEVICES_GROUP}/{version}/" for version in DEVICES_VERSIONS)
+
+
+def served_paths(path: str) -> tuple[str, ...]:
+    """Return a path in each version of its API that an API server may have, in the order in which to try them."""
+    newest = _HEADS[0]
+    return tuple(head + path.removeprefix(newest) for head in _HEADS) if path.startswith(newest) else (path,)
+
+
+# The version of an API server, and whether Fairgate works with it.
+
+
+OLDEST: Final = (1, 30)
+"""The oldest major and minor version that is tested: docs/versions.md."""
+
+_NUMBER: Final = re.compile(r"\d{1,5}")
+
+
+class ServerVersion(NamedTuple):
+    """A version of Kubernetes; `text` is the server's own name of it, such as v1.31.4-eks-7f9249a."""
+
+    major: int
+    minor: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"Kubernetes {self.major}.{self.minor} ({self.text})"
+
+
+class _Info(msgspec.Struct, rename="camel"):
+    major: str = ""
+    minor: str = ""
+    git_version: str = ""
+
+
+def parse_version(body: bytes) -> ServerVersion | None:
+    """Return the version that an API server answers at /version; None for any other answer.
+
+    Providers append to numbers: GKE's and EKS's minor is `31+`.
+    """
+    try:
+        info = msgspec.json.decode(body, type=_Info)
+    except msgspec.DecodeError:
+        return None
+    major, minor = _NUMBER.match(info.major), _NUMBER.match(info.minor)
+    return None if major is None or minor is None else ServerVersion(int(major[0]), int(minor[0]), info.git_version)
+
+
+def why_too_old(version: ServerVersion) -> str | None:
+    """Return why Fairgate does not work with an API server of this version; None if it does."""
+    if (version.major, version.minor) >= OLDEST:
+        return None
+    oldest = ".".join(map(str, OLDEST))
+    return (
+        f"the API server is {version}; Fairgate needs Kubernetes {oldest} or newer, whose API servers have "
+        "ValidatingAdmissionPolicies and match conditions of webhooks: upgrade the cluster first"
+    )
+
+
+# How a person reads usage from a server: a token of one ServiceAccount, for one audience, checked by the API server.
+#
+# The API server passes no identity on when it forwards a request to a pod, and a user's own token must not be sent to
+# Fairgate: it would be good for everything that the user may do. A token for this audience is good for this alone.
+
+
+USAGE_PATH: Final = "/usage"
+AUDIENCE: Final = "usage.fairgate.dev"
+TOKEN_HEADER: Final = "X-Fairgate-Token"  # noqa: S105 - a name; kube-apiserver itself reads Authorization
+READER: Final = "fairgate-usage-reader"
+"""The ServiceAccount whose tokens readers request; the chart creates it, with the right to list pods."""
+TOKEN_SECONDS: Final = 600
+"""The shortest lifetime that the API server grants."""

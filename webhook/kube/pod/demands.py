@@ -1,23 +1,217 @@
-"""A pod's demand: from the raw resources of its containers to a core Demand. No placement, no metadata.
+"""Requests, resizes.
 
-Pods of one template have identical bytes in their resources, so the demand is cached by those bytes. A pod that exists
-counts what its kubelet reports as well (see resizes.py).
+What a pod's kubelet reports of its cpu and memory, where that differs from what its spec asks for.
+
+A pod's spec is what its user wants. While it is resized in place, and for as long as its node cannot grant the resize,
+its kubelet has allocated another amount, and its cgroups may have a third. Most pods are as their spec says, so these
+parts are compared by their bytes and parsed only where they differ.
+
+Source: k8s.io/component-helpers/resource/helpers.go (AggregateContainerRequests with UseStatusResources), by which
+kube-scheduler counts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from sys import intern
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from webhook.core.model.demand import Container, Demand, PerDevice, Weights, demand_of, pod_requests
-from webhook.core.model.gpu_shares import SHARES, shaped, unshared
-from webhook.core.model.names import HOST_PORT, PODS, ResourceName
-from webhook.kube.objects import bounds, keys, objects, quantity
-from webhook.kube.objects.quantity import Quantity
-from webhook.kube.pod.resizes import Named, ReportedParts, is_pod_level, reported_amounts, reported_parts
+from webhook.core.model.amounts import CPU, HOST_PORT, MEMORY, PODS, ResourceName
+from webhook.core.model.demand import (
+    SHARES,
+    Amounts,
+    Container,
+    Demand,
+    PerDevice,
+    Reported,
+    Weights,
+    at_once,
+    demand_of,
+    pod_requests,
+    shaped,
+    unshared,
+)
+from webhook.kube.objects import bounds, keys, objects
+from webhook.kube.objects.bounds import Quantity
+
+_AS_REQUESTED: Final = (b"", b"")
+"""A container of which kubelet reports what its spec asks for."""
+
+_PENDING: Final = b'"PodResizePending"'
+_INFEASIBLE: Final = "Infeasible"
+
+Named = tuple[str, bytes, bool]
+"""A container's name, its resources as raw JSON, and whether it is a sidecar."""
+Statuses = tuple[tuple[bytes, bytes] | None, ...]
+"""For each container what is allocated, and its actual resources, as raw JSON; None where nothing is reported yet."""
+
+
+class ReportedParts(NamedTuple):
+    """The raw JSON that kubelet reports, by container in the order of the spec, and for the whole pod.
+
+    Since 1.36 it reports the sums of the whole pod, and the containers are left out.
+    """
+
+    containers: Statuses
+    init: Statuses
+    allocated: bytes
+    resources: bytes
+    is_infeasible: bool
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        listed = (*self.containers, *self.init, (self.allocated, self.resources))
+        return sum(len(allocated) + len(actual) for each in listed if each is not None for allocated, actual in (each,))
+
+
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    reason: str | None = None
+
+
+class _Resources(msgspec.Struct, frozen=True, gc=False):
+    requests: dict[ResourceName, Quantity] | None = None
+
+
+_conditions_decoder: Final = msgspec.json.Decoder(list[_Condition])
+_resized_decoder: Final = msgspec.json.Decoder(_Resources)
+_allocated_decoder: Final = msgspec.json.Decoder(dict[ResourceName, Quantity])
+
+
+def reported_parts(app: Sequence[Named], init: Sequence[Named], status: objects.PodStatus) -> ReportedParts | None:
+    """Return what kubelet reports of a pod's resources; None where it reports what the spec asks for, or nothing."""
+    of_app, of_init = status.container_statuses, status.init_container_statuses
+    allocated, resources = bytes(status.allocated_resources), bytes(status.resources)
+    if of_app is None and of_init is None and not (allocated and resources):
+        return None
+    # what is reported of the containers is part of that
+    if allocated and b'"requests":{' in resources.replace(b" ", b""):
+        return ReportedParts((), (), allocated, resources, _is_infeasible(bytes(status.conditions)))
+    if not resources and _are_as_requested(app, of_app) and _are_as_requested(init, of_init):
+        return None
+    by_name = {each.name: each for each in (*(of_init or ()), *(of_app or ()))}
+    containers, before = _statuses(app, by_name), _statuses(init, by_name)
+    if not (resources or _differ(containers) or _differ(before)):
+        return None
+    return ReportedParts(containers, before, allocated, resources, _is_infeasible(bytes(status.conditions)))
+
+
+def reported_amounts(parts: ReportedParts, containers: Sequence[Container], *, init: Sequence[Container]) -> Reported:
+    """Return the larger of what kubelet allocated and what the cgroups have; the whole pod's, where it reports that.
+
+    `containers` and `init` are those of the spec. Raises ValueError if an amount cannot be parsed.
+    """
+    resources, allocated = _resources(parts.resources), _allocated(parts.allocated)
+    actual = None if resources is None else resources.requests
+    of_pod = [each for each in (allocated, None if actual is None else _of_pod(actual)) if each is not None]
+    levels: Sequence[Amounts] = of_pod
+    if allocated is None or actual is None:
+        levels = [
+            at_once(
+                _reported(containers, parts.containers, parts, is_actual=is_actual),
+                init=_reported(init, parts.init, parts, is_actual=is_actual),
+            )
+            for is_actual in (False, True)
+        ]
+    most = _most(levels)
+    return Reported(
+        {name: amount for name, amount in most.items() if name in (CPU, MEMORY)},
+        None if resources is None else _most(of_pod),
+        parts.is_infeasible,
+    )
+
+
+def is_pod_level(name: ResourceName) -> bool:
+    """Whether a pod may request a resource for all of its containers together."""
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
+
+
+def _reported(
+    containers: Sequence[Container], statuses: Statuses, parts: ReportedParts, *, is_actual: bool
+) -> list[Container]:
+    """Return the containers with what is allocated to them, or with their actual resources."""
+    found = []
+    for container, status in zip(containers, statuses, strict=True):
+        requests = container.requests
+        if status is None:
+            requests = {} if parts.is_infeasible else requests
+        elif status != _AS_REQUESTED:
+            allocated, actual = status
+            listed = _resources(actual) if is_actual else None
+            amounts = _allocated(allocated) if listed is None or listed.requests is None else _of_pod(listed.requests)
+            if amounts is not None or parts.is_infeasible:
+                requests = amounts or {}
+        found.append(Container(requests, is_restartable=container.is_restartable))
+    return found
+
+
+def _resources(raw: bytes) -> _Resources | None:
+    return objects.read_part(_resized_decoder, raw, where="resources")
+
+
+def _allocated(raw: bytes) -> Amounts | None:
+    listed = objects.read_part(_allocated_decoder, raw, where="allocatedResources")
+    return None if listed is None else _of_pod(listed)
+
+
+def _of_pod(listed: dict[ResourceName, Quantity]) -> Amounts:
+    return {name: max(0, bounds.amount(name, value)) for name, value in listed.items() if is_pod_level(name)}
+
+
+def _most(levels: Sequence[Amounts]) -> Amounts:
+    return {name: max(level.get(name, 0) for level in levels) for each in levels for name in each}
+
+
+def _are_as_requested(listed: Sequence[Named], statuses: list[objects.ContainerStatus] | None) -> bool:
+    """Whether kubelet reports for all of these containers what their spec asks for: so it is for most pods."""
+    if not listed:
+        return True
+    if statuses is None or len(statuses) != len(listed):
+        return False
+    asked = {name: raw for name, raw, _ in listed}
+    return all(_is_as_requested(asked.get(status.name, b""), status) for status in statuses)
+
+
+def _is_as_requested(asked: bytes, status: objects.ContainerStatus) -> bool:
+    """Whether the API server wrote the same amounts with the same bytes; what is written otherwise is parsed."""
+    if not asked or bytes(status.resources) != asked:
+        return False
+    allocated = bytes(status.allocated_resources)
+    return not allocated or b'"requests":' + allocated in asked
+
+
+def _statuses(listed: Sequence[Named], by_name: dict[str, objects.ContainerStatus]) -> Statuses:
+    return tuple([_status(asked, by_name.get(name)) for name, asked, _ in listed])
+
+
+def _status(asked: bytes, status: objects.ContainerStatus | None) -> tuple[bytes, bytes] | None:
+    if status is None:
+        return None
+    if _is_as_requested(asked, status):
+        return _AS_REQUESTED
+    allocated, actual = bytes(status.allocated_resources), bytes(status.resources)
+    return (allocated, actual) if allocated or actual else None
+
+
+def _differ(statuses: Statuses) -> bool:
+    return any(each for each in statuses if each is not None and each != _AS_REQUESTED)
+
+
+def _is_infeasible(conditions: bytes) -> bool:
+    if _PENDING not in conditions:
+        return False
+    listed = objects.read_part(_conditions_decoder, conditions, where="status.conditions") or ()
+    return next((each.reason == _INFEASIBLE for each in listed if each.type == "PodResizePending"), False)
+
+
+# A pod's demand: from the raw resources of its containers to a core Demand. No placement, no metadata.
+#
+# Pods of one template have identical bytes in their resources, so the demand is cached by those bytes. A pod that
+# exists counts what its kubelet reports as well (see resizes.py).
+
 
 MAX_DEVICES: Final = 1_000_000
 """Maximum number of devices of one kind in a pod: a larger number is a typing error or an attack on the arithmetic."""
@@ -222,7 +416,7 @@ def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None
     """Return what the API server would refuse in one container's GPUs of one kind, or None."""
     try:
         requested = limit if request is None else request
-        if requested is not None and quantity.amount(resource, requested) < 0:
+        if requested is not None and bounds.amount(resource, requested) < 0:
             return None  # reported by _amounts, as for any other resource
         for value in (request, limit):
             problem = None if value is None else _count_problem(resource, value)
@@ -231,7 +425,7 @@ def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None
         if request is not None and limit is None:
             problem = "has no limit; GPUs cannot be overcommitted: set the limit to the same number"
             return f"{resource} request {request} {problem}"
-        if request is not None and limit is not None and quantity.exact(request) != quantity.exact(limit):
+        if request is not None and limit is not None and bounds.exact(request) != bounds.exact(limit):
             return (
                 f"{resource} request {request} and limit {limit} differ; GPUs cannot be overcommitted: "
                 "set both to the same number"
@@ -242,10 +436,10 @@ def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None
 
 
 def _count_problem(resource: str, value: Quantity) -> str | None:
-    exact = quantity.exact(value)
+    exact = bounds.exact(value)
     if exact.denominator != 1:
         return (
-            f"{resource} is {value}; GPUs are counted in whole numbers: request {quantity.whole(value)}, "
+            f"{resource} is {value}; GPUs are counted in whole numbers: request {bounds.whole(value)}, "
             "or a resource that is a share of a GPU, if the cluster offers one"
         )
     if exact > MAX_DEVICES:
@@ -257,7 +451,7 @@ def _amounts(listed: Mapping[str, Quantity] | None, where: str, findings: _Findi
     found: dict[ResourceName, int] = {}
     for name, value in (listed or {}).items():
         try:
-            read = quantity.amount(name, value)
+            read = bounds.amount(name, value)
         except ValueError as error:
             findings.unreadable(f"{where}: {name}: {error}")
             continue

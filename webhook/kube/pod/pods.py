@@ -1,25 +1,79 @@
-"""From a Kubernetes pod under admission to a core Pod, or to the problems for which it is refused."""
+"""A pod of the API as one value.
 
+How long a pod runs by its annotation and its deadline: for likely starts, never for decisions.
+"""
+
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.demand import Weights
-from webhook.core.model.names import Namespace, Uid
-from webhook.core.model.pod import DEFAULT_GRACE_SECONDS, NO_UID, Handling, Owner, Pod
-from webhook.core.model.reason import Code, Reason
-from webhook.core.model.run_time import NO_RUN_TIME
+import msgspec
+
+from webhook.core.model.amounts import Namespace, TeamName, Uid, parse_seconds
+from webhook.core.model.constraints import Tier
+from webhook.core.model.demand import ClaimRef, Weights
+from webhook.core.model.pod import (
+    DEFAULT_GRACE_SECONDS,
+    MAX_SECONDS,
+    NO_RUN_TIME,
+    NO_UID,
+    Handling,
+    Owner,
+    Pod,
+    RunTime,
+)
+from webhook.core.model.reasons import Code, Reason
 from webhook.kube.objects import bounds, keys, objects
+from webhook.kube.objects.bounds import shortened
+from webhook.kube.objects.keys import DECISION_PATH, TEAM_PATH, TIER_PATH, add, test
 from webhook.kube.pod.constraints import read_placement, with_volumes
 from webhook.kube.pod.demands import Reading, read_demand
-from webhook.kube.pod.domain_requests import domain_problem
-from webhook.kube.pod.gangs import gang_of, gang_problem, ignored_of_gang
-from webhook.kube.pod.replicas import replica_of
-from webhook.kube.pod.stated_run_time import stated_run_time
+from webhook.kube.pod.gangs import domain_problem, gang_of, gang_problem, ignored_of_gang, replica_of
+
+_MAX_VALUE: Final = 64
+_SHOWN: Final = 20
+"""Characters of a value that is ignored: a warning has 120 in all."""
+_EXPECTED: Final = f"write a duration such as 30m or 2h, of at most {MAX_SECONDS // 3600}h"
+
+
+def stated_run_time(annotations: Mapping[str, str], deadline: int | None) -> RunTime:
+    """Return what a pod's annotations and its own deadline, in seconds, say of its run."""
+    text, limit = annotations.get(keys.RUN_TIME), annotations.get(keys.RUN_TIME_LIMIT)
+    if text is None and limit is None and deadline is None:
+        return NO_RUN_TIME
+    deadlines = [each for each in (_seconds(limit or ""), deadline or 0) if 0 < each <= MAX_SECONDS]
+    stated = _seconds(text or "")
+    problem = ""
+    if text is not None and not stated:
+        problem = f"annotation {keys.RUN_TIME} {shortened(text, _SHOWN)!r} is ignored: {_EXPECTED}"
+    return RunTime(stated, min(deadlines, default=0), problem)
+
+
+def written_limit(seconds: int) -> str:
+    """Return a deadline as the annotation of a pod template has it."""
+    return f"{seconds}s"
+
+
+def _seconds(text: str) -> int:
+    """Return a run time; 0 where it is none, or too long."""
+    return _parsed(text) if 0 < len(text) <= _MAX_VALUE else 0
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> int:
+    try:
+        found = parse_seconds(text)
+    except ValueError:
+        return 0
+    return found if found <= MAX_SECONDS else 0
+
+
+# From a Kubernetes pod under admission to a core Pod, or to the problems for which it is refused.
+
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -273,3 +327,82 @@ def _cached_seconds(timestamp: str) -> int:
         return int(datetime.fromisoformat(timestamp).timestamp())
     except (ValueError, OverflowError):
         return 0
+
+
+# The patch of an existing pod's tier, and of the reason code in its decision.
+
+
+FIELD_MANAGER: Final = "fairgate"
+"""The field manager of these writes, which the guard of labels checks."""
+
+_CODES: Final = {Tier.GUARANTEED: Code.WITHIN_SHARE, Tier.PREEMPTIBLE: Code.BORROWS}
+_decoder: Final = msgspec.json.Decoder(objects.Pod)
+
+
+@dataclass(frozen=True, slots=True)
+class LabeledPod:
+    """The current tier fields of a pod. `is_leaving`: it is being deleted."""
+
+    uid: Uid
+    team_label: str | None
+    tier_label: str | None
+    decision_annotation: str | None
+    is_leaving: bool
+    has_ended: bool
+
+
+def read_labeled_pod(body: bytes) -> LabeledPod:
+    """Decode a pod. Raises ValueError if the body is not a pod."""
+    pod = _decoder.decode(body)
+    metadata = pod.metadata
+    return LabeledPod(
+        uid=metadata.uid,
+        team_label=(metadata.labels or {}).get(keys.TEAM),
+        tier_label=(metadata.labels or {}).get(keys.TIER),
+        decision_annotation=(metadata.annotations or {}).get(keys.DECISION),
+        is_leaving=metadata.deletion_timestamp is not None,
+        has_ended=has_ended(pod),
+    )
+
+
+class Patch(NamedTuple):
+    """A merge patch, or a JSON patch."""
+
+    body: bytes
+    is_merge: bool
+
+
+def tier_patch(pod: LabeledPod, tier: Tier, *, team: TeamName) -> Patch:
+    """Return a patch that succeeds only on this pod, and where its team, tier and decision are those that were read.
+
+    Those are guarded, so nothing that a tenant writes makes it fail. It also sets the team of a pod without one, which
+    bypassed admission and may have no labels at all: then the UID is the only condition.
+    """
+    annotation = _with_code(pod.decision_annotation, _CODES[tier])
+    if pod.team_label is None:
+        metadata: dict[str, Any] = {"uid": pod.uid, "labels": {keys.TIER: str(tier), keys.TEAM: team}}
+        if annotation is not None:
+            metadata["annotations"] = {keys.DECISION: annotation}
+        return Patch(msgspec.json.encode({"metadata": metadata}), is_merge=True)
+    read = (
+        ("/metadata/uid", pod.uid),
+        (TEAM_PATH, pod.team_label),
+        (TIER_PATH, pod.tier_label),
+        (DECISION_PATH, pod.decision_annotation),
+    )
+    changes = [test(path, value) for path, value in read if value is not None]
+    changes.append(add(TIER_PATH, str(tier)))
+    if annotation is not None:
+        changes.append(add(DECISION_PATH, annotation))
+    return Patch(msgspec.json.encode(changes), is_merge=False)
+
+
+def _with_code(annotation: str | None, code: Code) -> str | None:
+    """Return a decision annotation with this reason code; None if it cannot be parsed, and so stays unchanged."""
+    try:
+        decision = json.loads(annotation or "")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(decision, dict):
+        return None
+    return json.dumps(decision | {"code": str(code)}, separators=(",", ":"))

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from webhook.core.model.policy import Policy
 from webhook.kube.objects import keys
-from webhook.kube.registration.conditions import quoted
-from webhook.kube.registration.registration import GLOB, namespace_selector, pattern_of
+from webhook.kube.registration.registration import GLOB, namespace_selector, pattern_of, quoted
 
 _Json = dict[str, Any]
 

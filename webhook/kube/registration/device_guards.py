@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from webhook.core.model.policy import Policy
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule
-from webhook.kube.registration.conditions import gpu_name_expression, quoted
+from webhook.kube.registration.registration import gpu_name_expression, quoted
 
 DEVICES: Final = "fairgate-devices"
 SOURCES: Final = "fairgate-devices-env"

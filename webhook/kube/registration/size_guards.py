@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from webhook.core.model.policy import Policy
-from webhook.core.model.reason import Code
+from webhook.core.model.reasons import Code
 from webhook.kube.objects.bounds import AFFINITY_BYTES, APPLIED, GROWTH_BYTES
 from webhook.kube.registration.admission_policy import (
     EXEMPT_LABEL,
@@ -23,7 +23,7 @@ from webhook.kube.registration.admission_policy import (
     own_expression,
     trusted_expression,
 )
-from webhook.kube.registration.conditions import gpu_pod_expression, quoted
+from webhook.kube.registration.registration import gpu_pod_expression, quoted
 
 SIZES: Final = "fairgate-sizes"
 BINDING_SIZES: Final = "fairgate-binding-sizes"

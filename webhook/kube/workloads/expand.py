@@ -1,21 +1,114 @@
-"""From an object of any kind to the pods that its controllers would create."""
+"""A workload to pods, parts, gangs.
 
-from collections.abc import Iterable, Iterator
+Whether a workload survives the eviction of some of its pods, by its manifest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
-from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
-from webhook.kube.kinds.deadlines import running_deadline
-from webhook.kube.kinds.kind_row import NO_CONTROLLER, OWN_CONTROLLER, KindTable, PodsFound, ReadContext, Row
-from webhook.kube.kinds.model import Json, PodSet, Unknown, Workload, mapping, text
-from webhook.kube.kinds.paths import ControllerKind, Pods, count_at, pods_at
-from webhook.kube.kinds.related import NO_RELATED, Related
-from webhook.kube.objects import bounds, keys
+import msgspec
+
+from webhook.core.admission.pools import as_created
+from webhook.core.admission.workload_fit import Part, borrowed, deadline_in_line, fit_problems
+from webhook.core.model.amounts import Namespace
+from webhook.core.model.demand import Weights
+from webhook.core.model.pod import Requester
+from webhook.core.model.policy import JobEvictions, Policy, Pool
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.reclaim.victims import FailureBudget
+from webhook.core.world.world import World
+from webhook.kube.admission.copied_pod import may_be_copied, without_copied_decision
+from webhook.kube.admission.job_review import ReviewedJob, gets_rule
+from webhook.kube.kinds.job_failures import Job, job_budget
+from webhook.kube.kinds.kind_row import (
+    NO_CONTROLLER,
+    NO_RELATED,
+    OWN_CONTROLLER,
+    KindTable,
+    PodsFound,
+    ReadContext,
+    Related,
+    Row,
+    running_deadline,
+)
+from webhook.kube.kinds.model import (
+    SURVIVES,
+    TOO_LARGE,
+    Budget,
+    BudgetSpentError,
+    ControllerKind,
+    EvictionEffect,
+    Json,
+    Pods,
+    PodSet,
+    Unknown,
+    Workload,
+    count_at,
+    mapping,
+    pods_at,
+    text,
+)
+from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.objects.bounds import shortened
-from webhook.kube.workloads.evictions import eviction_effect
-from webhook.kube.workloads.gang_marks import gang_marks, marked, marks_of
+from webhook.kube.pod.gangs import domain_request, is_requested
+from webhook.kube.pod.pods import InvalidPod, to_pod
+from webhook.kube.workloads.gangs import gang_marks, marked, marks_of
 from webhook.kube.workloads.unknown_kinds import unknown_kind
+
+_Kind = TypeVar("_Kind")
+
+_AT_ONCE: Final = "it fails with its first evicted pod"
+_NO_LIMIT: Final = 2**31 - 1
+"""The backoffLimit that means no limit: JobSet's documentation recommends it for in-place restarts."""
+
+
+def eviction_effect(document: Json, row: Row, budget: Budget) -> EvictionEffect:
+    """Return the effect of evictions on an object of a row's kind."""
+    if row.jobs is not None:
+        return _of_jobs(list(row.jobs(document, budget)))
+    if row.fails:
+        return EvictionEffect(always=row.fails)
+    if row.failures is None:
+        return SURVIVES
+    found = _converted(document, row.failures.item)
+    fails = found is not None and row.failures.budget(found) is not None
+    return EvictionEffect(always=_AT_ONCE) if fails else SURVIVES
+
+
+def _of_jobs(jobs: list[tuple[Json, str]]) -> EvictionEffect:
+    """Return the effect on Jobs, each given with its default restartPolicy."""
+    without_rule = ""
+    for document, default in jobs:
+        job, reviewed = _converted(document, Job), _converted(document, ReviewedJob)
+        if job is None or reviewed is None:
+            continue
+        budget = job_budget(job)
+        if budget is None or budget.limit >= _NO_LIMIT:
+            continue
+        if not gets_rule(reviewed, restart_policy=default):
+            return EvictionEffect(always=_described(budget))
+        without_rule = without_rule or _described(budget)
+    return EvictionEffect(without_rule=without_rule)
+
+
+def _described(budget: FailureBudget) -> str:
+    if budget.limit == 0:
+        return _AT_ONCE
+    return f"it fails after more than {budget.limit} evicted pods"
+
+
+def _converted(document: Mapping[str, object], what: type[_Kind]) -> _Kind | None:
+    """Convert an object; None if it is malformed, which the API server reports."""
+    try:
+        return msgspec.convert({"metadata": {}, **document}, what)
+    except objects.UNREADABLE:
+        return None
+
+
+# From an object of any kind to the pods that its controllers would create.
+
 
 _WITHOUT: Final = {
     keys.GANG: "they start one by one",
@@ -230,3 +323,110 @@ def _owner(role: str, row: Row, controller: ControllerKind, context: ReadContext
         "uid": f"{controller.kind}/{context.name}{made_by}",
         "controller": True,
     }
+
+
+# Evaluation of a workload's pod sets together by the core.
+
+
+NOT_JUDGED: Final = Reason(Code.TOO_LARGE, "{problem}", {"problem": TOO_LARGE})
+"""The only reason for a workload that takes more than its budget."""
+
+_PART_STEPS: Final = 500
+_CONTAINER_STEPS: Final = 12
+"""The cost of judging a pod, and of each of its containers."""
+
+_pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
+
+
+def to_part(
+    pod_set: PodSet, *, namespace: str, weights: Weights, budget: Budget, pools: Sequence[Pool] = ()
+) -> Part | InvalidPod:
+    """Translate a pod set that has a template; `weights` as in read_demand. Raises BudgetSpentError.
+
+    A template that was made from a pod has what the user wrote on it, apart from conditions of pools that are unknown.
+    """
+    try:
+        written = msgspec.json.encode(pod_set.template)
+        budget.write(len(written))
+        pod = _pod_decoder.decode(written)
+        budget.step(_cost(pod, len(written)))
+        if may_be_copied(pod):
+            pod = without_copied_decision(pod, pools).pod
+    except objects.UNREADABLE as error:
+        return InvalidPod((objects.describe(error),))
+    made = to_pod(pod, namespace=Namespace(namespace), weights=weights)
+    if isinstance(made, InvalidPod):
+        return made
+    if pod_set.shared:
+        claims = (
+            ref._replace(claim=f"{ref.group}/{ref.entry}") if (ref.entry, ref.template) in pod_set.shared else ref
+            for ref in made.claims
+        )
+        made = made._replace(claims=tuple(claims))
+    domain = domain_request(made.annotations)
+    return Part(pod_set.role, made, pod_set.count, domain, is_gang=is_requested(made.annotations, domain))
+
+
+def _cost(pod: objects.Pod, length: int) -> int:
+    """Return the steps of translating and judging a pod of so many bytes."""
+    containers = (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    resources = sum(len(bytes(container.resources)) for container in containers)
+    decision = (pod.metadata.annotations or {}).get(keys.DECISION, "")
+    return _PART_STEPS + _CONTAINER_STEPS * len(containers) + length // 16 + resources // 4 + len(decision) // 2
+
+
+def judge(workload: Workload, requester: Requester, world: World, budget: Budget) -> tuple[Reason, ...]:
+    """Return every reason why the known pods of a workload can never all run, or may end before they ran.
+
+    They may fail by evictions, or by a deadline that runs on while they wait in line. NOT_JUDGED alone if it takes more
+    than the budget.
+    """
+    try:
+        now = _parts(workload.pod_sets, workload, world, budget)
+        later = [_parts((pod_set,), workload, world, budget) for pod_set in workload.later]
+    except BudgetSpentError:
+        return (NOT_JUDGED,)
+    found: list[Reason] = []
+    for parts in (now, *later):
+        found += _judged(parts, workload, requester, world)
+    return tuple(dict.fromkeys(found))
+
+
+class _Parts(NamedTuple):
+    """Pods that run at the same time, and why others of that time are refused."""
+
+    known: list[Part]
+    refused: list[Reason]
+
+
+def _parts(pod_sets: tuple[PodSet, ...], workload: Workload, world: World, budget: Budget) -> _Parts:
+    found = _Parts([], [])
+    for pod_set in pod_sets:
+        if not pod_set.template:
+            continue
+        part = to_part(
+            pod_set,
+            namespace=workload.namespace,
+            weights=world.policy.resources,
+            budget=budget,
+            pools=world.policy.pools,
+        )
+        if isinstance(part, InvalidPod):
+            found.refused.extend(part.reasons)
+        else:
+            found.known.append(replace(part, pod=as_created(part.pod, world.policy)))
+    return found
+
+
+def _judged(parts: _Parts, workload: Workload, requester: Requester, world: World) -> list[Reason]:
+    found = [*parts.refused, *fit_problems(parts.known, requester, world)]
+    if why := _why_evictions_fail(workload.evictions, world.policy):
+        found += borrowed(parts.known, requester, world, why=why)
+    if workload.deadline:
+        found += deadline_in_line(parts.known, requester, world, deadline=workload.deadline)
+    return found
+
+
+def _why_evictions_fail(evictions: EvictionEffect, policy: Policy) -> str:
+    adds_rule = policy.workloads.job_evictions is JobEvictions.IGNORE
+    return evictions.always or ("" if adds_rule else evictions.without_rule)

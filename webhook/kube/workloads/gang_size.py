@@ -4,18 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from webhook.core.gangs.gang_plans import GangPlan
+from webhook.core.line.gangs import GangPlan
+from webhook.core.model.constraints import MAX_MEMBERS
 from webhook.core.model.demand import Weights
-from webhook.core.model.gang import MAX_MEMBERS
 from webhook.core.model.pod import Pod
-from webhook.kube.kinds.budget import TOO_LARGE, Budget, BudgetSpentError
-from webhook.kube.kinds.gang_rules import NO_GANG, Stage, Stages
-from webhook.kube.kinds.kind_row import KindTable
-from webhook.kube.kinds.model import Json, PodSet, Unknown, mapping, text
+from webhook.kube.kinds.kind_row import NO_GANG, KindTable, Stage, Stages
+from webhook.kube.kinds.model import TOO_LARGE, Budget, BudgetSpentError, Json, PodSet, Unknown, mapping, text
 from webhook.kube.pod.pods import InvalidPod
-from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.gang_object import gang_object
-from webhook.kube.workloads.parts import to_part
+from webhook.kube.workloads.expand import expand, to_part
+from webhook.kube.workloads.gangs import gang_object
 
 
 class _Members(NamedTuple):

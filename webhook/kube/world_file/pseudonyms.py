@@ -13,17 +13,17 @@ from fnmatch import fnmatchcase
 from string import ascii_lowercase
 from typing import Any, Final, TypeVar
 
-from webhook.core.model.kept_place import KeptPlace
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.amounts import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.constraints import NODE_NAME_FIELD
+from webhook.core.model.node import KeptPlace
 from webhook.core.model.policy import Policy
-from webhook.core.model.selector import NODE_NAME_FIELD
-from webhook.core.quota.ledger_moves import department_of
-from webhook.core.reclaim.reservation import Beneficiary, EvictionTarget
+from webhook.core.quota.usage import department_of
+from webhook.core.reclaim.holds import Beneficiary, EvictionTarget
 from webhook.kube.ledger.team_ledger import object_name
+from webhook.kube.nodes.holds import hold_text, parse_hold
 from webhook.kube.objects import keys
-from webhook.kube.pod.replicas import revision_of
-from webhook.kube.pod.unbound import without_names
-from webhook.kube.reclaim.holds import hold_text, parse_hold
+from webhook.kube.pod.existing import without_names
+from webhook.kube.pod.gangs import revision_of
 
 Json = Mapping[str, Any]
 

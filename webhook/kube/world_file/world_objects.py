@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.kube.kinds.job_failures import DISRUPTION
-from webhook.kube.nodes import volumes
-from webhook.kube.nodes.autoscalers import UPDATED
+from webhook.kube.nodes import nodes
+from webhook.kube.nodes.nodes import UPDATED
 from webhook.kube.objects import keys
-from webhook.kube.pod.kubelet_outcomes import is_fault_of_node
-from webhook.kube.workloads.scalers import KIND, SCALER_API, SCALERS
+from webhook.kube.pod.outcomes import is_fault_of_node
+from webhook.kube.workloads.unknown_kinds import KIND, SCALER_API, SCALERS
 
 Json = Mapping[str, Any]
 
@@ -35,7 +35,7 @@ WORLD_KINDS: Final = (
     WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
     WorldKind("DeviceTaintRule", keys.DEVICES_API, "/apis/resource.k8s.io/v1/devicetaintrules"),
     WorldKind("PodGroup", keys.GROUPS_API, f"/apis/{keys.GROUPS_API}/podgroups"),
-    WorldKind(volumes.KIND, keys.CORE_API, f"/api/v1/{volumes.VOLUMES}"),
+    WorldKind(nodes.KIND, keys.CORE_API, f"/api/v1/{nodes.VOLUMES}"),
     WorldKind(KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}"),
     WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
@@ -168,7 +168,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     },
     "LimitRange": {**_HEAD, "spec": {"limits": _ALL}},
     keys.TEAM_LEDGER: {**_HEAD, "status": {"team": _ALL}, "ledger": {"inFlight": _ALL}},
-    volumes.KIND: {
+    nodes.KIND: {
         **_HEAD,
         "spec": {"claimRef": {"namespace": _ALL, "name": _ALL}, "nodeAffinity": _ALL},
         "status": {"phase": _ALL},

@@ -1,25 +1,127 @@
-"""The page's HTTP application: who may come in, and which view answers. GET, and two forms that write nothing."""
+"""The page's routes, protected, and its stream.
 
+What protects the page in a browser: headers of every response, and the cookie of a session.
+"""
+
+import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
 
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ClusterError
+from webhook.files import SnapshotError
 from webhook.http.server import finished
-from webhook.page.access.authenticator import Authenticator, Caller
-from webhook.page.access.hosts import Hosts
-from webhook.page.access.sign_ins import Origin, TooManySignInsError
-from webhook.page.http.forms import MOST_BYTES, read_form
-from webhook.page.http.links import own_address
-from webhook.page.http.protection import add_headers, cookie_name, set_cookie
-from webhook.page.http.stream import stream_to
-from webhook.page.http.templates import StaticFile, Templates, static_files
-from webhook.page.http.view_pages import ViewPages
-from webhook.page.live.state_updater import READING
-from webhook.page.views.viewer import Viewer
-from webhook.snapshots import SnapshotError
+from webhook.page.access.access import Authenticator, Caller, Hosts, Origin, TooManySignInsError
+from webhook.page.http.view_pages import (
+    MOST_BYTES,
+    StaticFile,
+    Templates,
+    ViewPages,
+    own_address,
+    read_form,
+    static_files,
+)
+from webhook.page.live.hub import READING, Client, Hub, TooManyError
+from webhook.page.views.teams import Viewer
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # without any, browsers send the Origin of a form as null
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Server": "fairgate",
+}
+"""No inline script or style, no other host, no frame, nothing in a cache."""
+
+_COOKIE: Final = "fairgate-page"
+
+
+async def add_headers(_request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Add the headers to a response that is about to be sent."""
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+
+
+def cookie_name(host: str) -> str:
+    """Return the name of the cookie: cookies of one host are sent to all of its ports."""
+    port = host.rpartition(":")[2]
+    return f"{_COOKIE}-{port}" if port.isdecimal() else _COOKIE
+
+
+def set_cookie(request: web.Request, response: web.StreamResponse, cookie: str) -> None:
+    """Give the browser the cookie of a session, for this site's own requests only."""
+    is_secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
+    response.set_cookie(cookie_name(request.host), cookie, httponly=True, samesite="Strict", path="/", secure=is_secure)
+
+
+# The stream of server-sent events of one open page.
+
+
+KEEP_ALIVE_SECONDS: Final = 15.0
+"""After so long without a message one is sent, and the viewer's rights are looked at again."""
+
+SEND_SECONDS: Final = 20.0
+"""A message that a client does not take within so long ends its stream."""
+
+_RETRY: Final = b"retry: 3000\n\n"
+_STILL: Final = b"event: still\ndata: {}\n\n"
+"""An event and not a comment: a browser whose connection died without a word misses it, and connects again."""
+
+
+async def stream_to(
+    request: web.Request,
+    hub: Hub,
+    viewer: Viewer,
+    *,
+    is_still_allowed: Callable[[], Awaitable[bool]],
+) -> web.StreamResponse:
+    """Send events until the page is closed, is too slow, or its viewer's rights changed."""
+    try:
+        client = hub.join(viewer)
+    except TooManyError:
+        text = "too many pages are open: close some\n"
+        return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text, headers={"Retry-After": "10"})
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+    try:
+        await response.prepare(request)
+        await response.write(_RETRY + hub.hello())
+        await _send(response, client, is_still_allowed)
+    except (ConnectionError, TimeoutError, ClusterError, TooManySignInsError):
+        pass  # the browser connects again
+    finally:
+        hub.leave(client)
+    return response
+
+
+async def _send(response: web.StreamResponse, client: Client, is_still_allowed: Callable[[], Awaitable[bool]]) -> None:
+    checked = asyncio.get_running_loop().time()
+    while True:
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                message = await client.next()
+        except TimeoutError:
+            message = _STILL
+        if not message:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - checked >= KEEP_ALIVE_SECONDS:
+            checked = now
+            if not await is_still_allowed():
+                return
+        async with asyncio.timeout(SEND_SECONDS):
+            await response.write(message)
+
+
+# The page's HTTP application: who may come in, and which view answers. GET, and two forms that write nothing.
+
 
 _OPEN: Final = frozenset({"/healthz", "/open", "/sign-in"})
 _VIEWER: Final = web.RequestKey("viewer", Viewer)

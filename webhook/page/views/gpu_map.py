@@ -1,22 +1,28 @@
-"""The GPU map: each node with its GPUs, and which pod has which part of them. Pure.
+"""The map of GPUs.
+
+The GPU map: each node with its GPUs, and which pod has which part of them. Pure.
 
 A row is JSON of its own, so that a change of a node is sent alone. Arrays instead of objects where there are many: a
 map of 40,000 GPUs stays below 5 MB.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from itertools import chain
+from string import ascii_lowercase, digits
+from typing import Final, NamedTuple
 
 import msgspec
 
 from webhook.core.admission.pools import membership
 from webhook.core.explain.node_rows import DeviceGroup, NodeRow, node_row
-from webhook.core.model.amount import gpu_number
+from webhook.core.model.amounts import TeamName, Units, gpu_number, gpus_text, plural
+from webhook.core.model.constraints import Tier
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
-from webhook.core.model.tier import Tier
+from webhook.core.placement.best_nodes import GpuInventory
 from webhook.core.world.world import World
-from webhook.page.views.viewer import Viewer
+from webhook.page.views.teams import Viewer
 
 ZONE: Final = "topology.kubernetes.io/zone"
 """The label whose values are the domains of the map, unless another one is named."""
@@ -238,3 +244,104 @@ def _taken(resource: str, pieces: int, gpus: float) -> str:
     """Return how many GPUs a pod has, with the pieces of the resource where these are parts of GPUs."""
     text = f"{round(gpus, 3):g} GPU{'s' * (round(gpus, 3) != 1)}"
     return text if round(gpus, 3) == pieces else f"{text} ({resource} {pieces})"
+
+
+# The cluster in a few numbers: what is in use, preemptible, free, held and waited for, and what fits now. Pure.
+
+
+_PERCENT = 100
+
+
+class Shares(NamedTuple):
+    """The GPUs of a cluster as a bar, in percent: what is left is on closed nodes, or does not count."""
+
+    guaranteed: int
+    preemptible: int
+    held: int
+    free: int
+
+
+class Summary(NamedTuple):
+    """Numbers of GPUs as text. `free`, `capacity`, `held`, `largest` and `shares` are empty where nodes are not shown.
+
+    `largest` has the largest pod that fits now for each model that has room, the largest first.
+    """
+
+    used: str
+    preemptible: str
+    pods_in_line: str
+    gpus_in_line: str
+    waiting: str
+    capacity: str = ""
+    free: str = ""
+    held: str = ""
+    closed: str = ""
+    largest: tuple[tuple[str, str], ...] = ()
+    shares: Shares | None = None
+
+
+def summary_of(world: World, teams: Iterable[TeamName], models: Sequence[GpuInventory]) -> Summary:
+    """Return the numbers of these teams, and of these GPUs."""
+    usages = [(world.usage(team), team) for team in teams]
+    waiting = sum(usage.waiting for usage, _ in usages)
+    used = sum(usage.total for usage, _ in usages) - waiting
+    lines = [world.waiting.uncharged(team) for _, team in usages]
+    preemptible = sum(usage.preemptible for usage, _ in usages)
+    found = Summary(
+        used=_text(used),
+        preemptible=_text(preemptible),
+        pods_in_line=plural(sum(line.pods for line in lines), "pod"),
+        gpus_in_line=_text(sum(line.gpus for line in lines)),
+        waiting=_text(waiting) if waiting else "",
+    )
+    if not models:
+        return found
+    capacity, free, held, closed = (
+        sum(getattr(each, name) for each in models) for name in ("capacity", "free", "held", "closed")
+    )
+    sizes = sorted(((each.largest, each.model or each.resource) for each in models if each.largest), reverse=True)
+    parts = (max(0, used - preemptible), min(used, preemptible), held, free)
+    return found._replace(
+        capacity=_text(capacity),
+        free=_text(free),
+        held=_text(held),
+        closed=_text(closed) if closed else "",
+        largest=tuple((_text(gpus), str(model)) for gpus, model in sizes),
+        shares=Shares(*(int(_PERCENT * each / max(1, capacity, sum(parts))) for each in parts)),
+    )
+
+
+def _text(gpus: Units) -> str:
+    return gpus_text(gpus, rounded="~", tiny="<0.001")
+
+
+# One or two letters for each team, which say on the map whose a GPU is where colors do not. Pure.
+
+
+def team_letters(names: Sequence[str]) -> dict[str, str]:
+    """Return the first letter of each name in order, and where several begin alike a second that tells them apart.
+
+    Of more than 36 names that begin alike, the last have the first letter alone.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(name[:1].upper(), []).append(name)
+    found: dict[str, str] = {}
+    for first, group in alike.items():
+        seconds = _seconds(group) if len(group) > 1 else [""]
+        found |= {name: first + second for name, second in zip(group, seconds, strict=True)}
+    return {name: found[name] for name in names}
+
+
+def _seconds(names: Sequence[str]) -> list[str]:
+    """Return a letter of each name that no other name has in its place, else one that is not taken."""
+    counts = Counter(at for name in names for at in enumerate(name.lower()))
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        own = (letter for at, letter in enumerate(name.lower()) if at and counts[at, letter] == 1)
+        free = chain(own, name[1:].lower(), digits, ascii_lowercase)
+        letter = next((each for each in free if each.isalnum() and each not in taken), "")
+        taken.add(letter)
+        found.append(letter)
+    return found

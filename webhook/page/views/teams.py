@@ -1,17 +1,139 @@
-"""Teams and departments as a viewer may see them, with their bars. Pure."""
+"""Views of teams, for a viewer, with their history.
 
-from dataclasses import replace
-from typing import NamedTuple
+The line of the last 24 hours of each team: the protocol of what keeps it, and its picture as points. Pure.
+"""
 
-from webhook.core.explain.board import shares_of
-from webhook.core.explain.idle_pods import idle_pods
-from webhook.core.explain.minimum_rows import MinimumRow, minimum_rows
-from webhook.core.explain.team_rows import DepartmentRow, TeamRow, UsageRow
-from webhook.core.model.amount import ONE_GPU, Unlimited, gpus_text
-from webhook.core.model.names import UNASSIGNED, TeamName
-from webhook.core.model.text import plural_gpus
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final, NamedTuple, Protocol
+
+from webhook.core.explain.pod_rows import idle_pods
+from webhook.core.explain.team_rows import DepartmentRow, MinimumRow, TeamRow, UsageRow, minimum_rows, shares_of
+from webhook.core.model.amounts import ONE_GPU, UNASSIGNED, TeamName, Unlimited, gpus_text, plural_gpus
 from webhook.core.world.world import World
-from webhook.page.views.viewer import Viewer
+
+DAY_SECONDS: Final = 86_400
+WIDTH: Final = 120
+HEIGHT: Final = 24
+"""The size of the picture in units of its own."""
+
+
+class Point(NamedTuple):
+    """A team's use at a time, in GPUs; `at` is in seconds of Unix time."""
+
+    at: int
+    used: float
+    preemptible: float
+
+
+class UsageHistory(Protocol):
+    """What is known of the teams' use in the past. `why_not` is why nothing is, "" while something is."""
+
+    why_not: str
+
+    def last_day(self, now: int) -> Mapping[str, Sequence[Point]]:
+        """Return the points of each team in the last 24 hours, in order."""
+
+
+class Sparkline(NamedTuple):
+    """A line as the points of an SVG polyline, and in words."""
+
+    points: str
+    words: str
+
+
+def sparkline(points: Sequence[Point], *, now: int) -> Sparkline | None:
+    """Return the line of the last day; None where there are fewer than two points."""
+    shown = [each for each in points if now - DAY_SECONDS <= each.at <= now]
+    if len(shown) < 2:  # noqa: PLR2004 - a line has two ends
+        return None
+    most = max(each.used for each in shown) or 1.0
+    start = now - DAY_SECONDS
+    drawn = " ".join(
+        f"{(each.at - start) * WIDTH / DAY_SECONDS:.1f},{HEIGHT - 1 - each.used / most * (HEIGHT - 2):.1f}"
+        for each in shown
+    )
+    mean = sum(each.used for each in shown) / len(shown)
+    least = min(each.used for each in shown)
+    highest = max(each.used for each in shown)
+    return Sparkline(drawn, f"least {_gpus(least)}, mean {_gpus(mean)}, most {_gpus(highest)} GPUs")
+
+
+def summed(teams: Iterable[Sequence[Point]]) -> list[Point]:
+    """Return the use of several teams together, at each time at which one of them is known."""
+    found: dict[int, Point] = {}
+    for point in chain.from_iterable(teams):
+        before = found.get(point.at, Point(point.at, 0.0, 0.0))
+        found[point.at] = Point(point.at, before.used + point.used, before.preemptible + point.preemptible)
+    return [found[at] for at in sorted(found)]
+
+
+def _gpus(value: float) -> str:
+    return f"{value:,.1f}".removesuffix(".0")
+
+
+# What one viewer may read of the cluster: pods and Events of all namespaces or of some, and nodes.
+
+
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A person who looks at the page, and what they may list.
+
+    `namespaces` are those whose pods they may list, `events` those whose Events; None is all. `nodes` is whether they
+    may list nodes. `notes` say what is not shown, and which right would show it.
+    """
+
+    name: str = ""
+    namespaces: frozenset[str] | None = frozenset()
+    notes: tuple[str, ...] = ()
+    nodes: bool = False
+    events: frozenset[str] | None = frozenset()
+
+    @property
+    def person(self) -> str:
+        """Who bounds on questions, streams and sessions count for."""
+        return person_of(self.name)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the pods of every namespace and all nodes may be seen: all that a decision is made from."""
+        return self.namespaces is None and self.nodes
+
+    @property
+    def sees_all_pods(self) -> bool:
+        """Whether the pods of every namespace may be seen."""
+        return self.namespaces is None
+
+    @property
+    def sees_nothing(self) -> bool:
+        """Whether no pod may be seen."""
+        return self.namespaces is not None and not self.namespaces
+
+    def sees(self, namespace: str) -> bool:
+        """Whether the pods of a namespace may be seen."""
+        return self.namespaces is None or namespace in self.namespaces
+
+    def sees_events(self, namespace: str) -> bool:
+        """Whether the Events about pods of a namespace may be seen."""
+        return self.sees(namespace) and (self.events is None or namespace in self.events)
+
+
+def person_of(user: str) -> str:
+    """Return who shares bounds with a user: a namespace's ServiceAccounts are one person, who can make any number."""
+    namespace, colon, _ = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
+    return f"{_SERVICE_ACCOUNT}{namespace}" if colon and user.startswith(_SERVICE_ACCOUNT) else user
+
+
+EVERYTHING: Final = Viewer(namespaces=None, nodes=True, events=None)
+"""The viewer of a page that runs with the rights of its only user."""
+
+
+# Teams and departments as a viewer may see them, with their bars. Pure.
+
 
 _PERCENT = 100
 

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.core.explain.likely_start import StartRange, UnknownStart
-from webhook.core.explain.queue_rows import QueueRow
-from webhook.core.model.amount import format_gpus, parse_amount
-from webhook.core.model.statement import facts_json
-from webhook.core.model.text import column_gpus, plural, printable, shortened, span
+from webhook.core.explain.line_places import StartRange, UnknownStart
+from webhook.core.explain.line_rows import QueueRow
+from webhook.core.model.amounts import column_gpus, format_gpus, parse_amount, plural, printable, shortened, span
+from webhook.core.model.reasons import facts_json
+from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.pod.pods import unix_seconds
-from webhook.kube.reclaim.holds import rfc3339
 
 LEAST_SCORED: Final = 5
 """Earlier ranges without which no part of them is shown."""

@@ -7,21 +7,14 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from webhook.http.bounds import Bounds
-from webhook.http.connections import Connections
-from webhook.http.listen import open_sockets
-from webhook.http.server import connections_of, listening
-from webhook.kube.objects.usage_access import USAGE_PATH
+from webhook.http.connections import Bounds, Connections
+from webhook.http.server import connections_of, listening, open_sockets
+from webhook.kube.objects.keys import USAGE_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.handlers import REVIEW_PATHS, Handlers
-from webhook.server.http.http_error import HttpError
-from webhook.server.http.plain_request import PlainHead
-from webhook.server.http.probes import Readiness
-from webhook.server.http.reply import Reply
-from webhook.server.http.request_target import RequestTarget, parse_target
-from webhook.server.http.review_batch import ReviewBatch, Sender
-from webhook.server.http.review_connection import ReviewConnection
+from webhook.server.http.handlers import REVIEW_PATHS, Handlers, Readiness
+from webhook.server.http.plain_reviews import PlainHead, ReviewBatch, ReviewConnection, Sender
+from webhook.server.http.replies import HttpError, Reply, RequestTarget, parse_target
 from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import BACKLOG, BOUNDS, FINISH_SECONDS, Address, ServerSettings, StartupError

@@ -1,20 +1,20 @@
-"""HTTP handlers: call the reviewer, respond, and record the decision once; probes and metrics.
+"""Bytes to review to bytes; probes.
 
-Responses are JSON or plain text and never contain a traceback. The hot path is `Handlers.review`: no router, no
-middleware, the body read once.
+Request bodies: limits on size and time of each, on the memory of all, and large ones are processed one by one.
 """
 
 import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from webhook.core.model.policy import Enforcement
-from webhook.kube.admission.review import ReviewError
+from webhook.kube.admission.reviews import ReviewError
 from webhook.kube.registration.registration import (
     CLAIMS_PATH,
     GANGS_PATH,
@@ -23,17 +23,169 @@ from webhook.kube.registration.registration import (
     VALIDATE_PATH,
     WORKLOADS_PATH,
 )
-from webhook.observe.decisions import Phase
-from webhook.observe.logs import Logs
+from webhook.observe.logs import Logs, Phase
 from webhook.observe.metrics import Metrics
-from webhook.server.http.bodies import BodyReader
-from webhook.server.http.http_error import HttpError
-from webhook.server.http.probes import Readiness
-from webhook.server.http.reply import JSON, Reply
-from webhook.server.http.request_target import RequestTarget
-from webhook.server.review.answer import Answer, Record
+from webhook.server.http.replies import JSON, HttpError, Reply, RequestTarget
 from webhook.server.review.reviewer import AdmissionReviewer
-from webhook.server.settings import BODY_SECONDS
+from webhook.server.review.verdicts import Answer, Record
+from webhook.server.settings import BODY_SECONDS, MAX_BODIES_BYTES, MAX_BODY_BYTES
+
+SMALL_BYTES: Final = 64 * 1024
+"""Bodies up to this size never wait for others: a pod has 10 KiB."""
+
+
+class BodyReader:
+    """Reads bodies, and bounds the total size of large ones. Needs a running event loop."""
+
+    def __init__(self) -> None:
+        self._free = MAX_BODIES_BYTES
+        self._has_released = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    async def read(self, request: web.BaseRequest, *, within_seconds: float) -> "Body":
+        """Read the whole body within size and time. The caller must `release` it."""
+        size = request.content_length
+        if request.content.is_eof() or (size is not None and size <= SMALL_BYTES):
+            return Body(await _read(request, within_seconds=within_seconds), 0)
+        size = MAX_BODY_BYTES if size is None else size
+        if size > MAX_BODY_BYTES:
+            raise too_large()
+        ends = asyncio.get_running_loop().time() + within_seconds
+        await self._reserve(size, until=ends)
+        try:
+            text = await _read(request, within_seconds=ends - asyncio.get_running_loop().time())
+        except BaseException:
+            self._add(size)
+            raise
+        return Body(text, size)
+
+    async def wait_turn(self) -> None:
+        """Wait until a body that takes long may be processed: between two of them all others that wait go first."""
+        async with self._turn:
+            await asyncio.sleep(0)
+
+    def release(self, body: "Body") -> None:
+        """Release the memory of a body for others."""
+        if body.reserved_bytes:
+            self._add(body.reserved_bytes)
+
+    async def _reserve(self, size: int, *, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                while self._free < size:
+                    self._has_released.clear()
+                    await self._has_released.wait()
+        except TimeoutError as exc:
+            text = "too many large bodies are being read at once"
+            raise HttpError(503, "TooManyBodies", text, retry_after_seconds=1) from exc
+        self._free -= size
+
+    def _add(self, size: int) -> None:
+        self._free += size
+        self._has_released.set()
+
+
+class Body(NamedTuple):
+    """A body, and the memory that is reserved for it."""
+
+    text: bytes
+    reserved_bytes: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes turns with others."""
+        return len(self.text) > SMALL_BYTES
+
+
+def too_large() -> HttpError:
+    """Return the error for a body over the limit."""
+    return HttpError(413, "BodyTooLarge", f"the body is larger than {MAX_BODY_BYTES // 1024**2} MiB")
+
+
+async def _read(request: web.BaseRequest, *, within_seconds: float) -> bytes:
+    try:
+        if request.content.is_eof():
+            return await _whole(request)
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        async with asyncio.timeout(within_seconds):
+            return await _whole(request)
+    except TimeoutError as exc:
+        text = f"the body was not received within {within_seconds:g} s"
+        raise HttpError(408, "BodyTimeout", text) from exc
+    except (web.RequestPayloadError, ConnectionError) as exc:
+        raise HttpError(400, "BrokenBody", "the body ended early or its HTTP framing is invalid") from exc
+
+
+async def _whole(request: web.BaseRequest) -> bytes:
+    """Return the whole body. aiohttp's own `read` has a limit of 1 MiB that only a `web.Application` changes."""
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            raise too_large()
+    return bytes(body)
+
+
+# Readiness: named conditions that must all hold. Liveness needs no state: an event loop that responds is alive.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCondition:
+    """One condition: `why` it does not hold, or an optional remark if it holds."""
+
+    ok: bool
+    why: str = ""
+
+
+OK: Final = ReadyCondition(ok=True)
+
+
+class Readiness:
+    """The conditions of one server by name. Ready only if all of them hold; a condition that was never set does not.
+
+    Conditions named at the start are set by `set_ok`; those added by `watch` are evaluated on every probe.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._set = dict.fromkeys(names, ReadyCondition(ok=False, why="not available yet"))
+        self._watched: dict[str, Callable[[], str | None]] = {}
+        self._remarks: dict[str, Callable[[], str | None]] = {}
+
+    def set_ok(self, name: str, *, remark: str = "") -> None:
+        """Set a condition to hold; the remark is shown with it."""
+        self._set[name] = ReadyCondition(ok=True, why=remark)
+
+    def watch(
+        self, name: str, why_not: Callable[[], str | None], *, remark: Callable[[], str | None] | None = None
+    ) -> None:
+        """Evaluate a condition on every probe: `why_not` returns None if it holds, then `remark` may add a text."""
+        self._watched[name] = why_not
+        if remark is not None:
+            self._remarks[name] = remark
+
+    def conditions(self) -> dict[str, ReadyCondition]:
+        """Return all conditions as of now."""
+        reasons = {name: why_not() for name, why_not in self._watched.items()}
+        return self._set | {
+            name: ReadyCondition(ok=False, why=why) if why else self._remarked(name) for name, why in reasons.items()
+        }
+
+    def _remarked(self, name: str) -> ReadyCondition:
+        remark = self._remarks[name]() if name in self._remarks else None
+        return ReadyCondition(ok=True, why=remark) if remark else OK
+
+    def why_not(self) -> str | None:
+        """Return which conditions do not hold, and why; None if ready."""
+        failing = [f"{name}: {each.why}" for name, each in self.conditions().items() if not each.ok]
+        return "; ".join(failing) or None
+
+
+# HTTP handlers: call the reviewer, respond, and record the decision once; probes and metrics.
+#
+# Responses are JSON or plain text and never contain a traceback. The hot path is `Handlers.review`: no router, no
+# middleware, the body read once.
+
 
 REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH, GANGS_PATH)
 """The paths of reviews."""

@@ -6,14 +6,13 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.reads.caller_rights import CallerRights
-from webhook.history import wire
+from webhook.cluster.api.client import ClusterError
+from webhook.cluster.reads.installation import CallerRights
+from webhook.history import reader
 from webhook.history.recorder import UsageRecorder
-from webhook.history.schema import HistoryError
-from webhook.kube.objects.usage_access import TOKEN_HEADER
-from webhook.server.http.http_error import HttpError
-from webhook.server.http.request_target import RequestTarget
+from webhook.history.store import HistoryError
+from webhook.kube.objects.keys import TOKEN_HEADER
+from webhook.server.http.replies import HttpError, RequestTarget
 
 AT_ONCE: Final = 2
 """Requests at a time; others get a 429, so that reviews keep the processor."""
@@ -52,14 +51,14 @@ class UsageEndpoint:
 
     async def _answer(self, since: int, until: int) -> bytes:
         try:
-            step = wire.step_seconds(since, until)
-            rows = await self._recorder.read(since, until, step_seconds=step, most=wire.MAX_ROWS + 1)
+            step = reader.step_seconds(since, until)
+            rows = await self._recorder.read(since, until, step_seconds=step, most=reader.MAX_ROWS + 1)
         except HistoryError as error:
             raise HttpError(404, "NoHistory", str(error)) from error
-        if len(rows) > wire.MAX_ROWS:
-            text = f"more than {wire.MAX_ROWS:,} rows; ask for a shorter time"
+        if len(rows) > reader.MAX_ROWS:
+            text = f"more than {reader.MAX_ROWS:,} rows; ask for a shorter time"
             raise HttpError(413, "TooManyRows", text)
-        return await asyncio.to_thread(wire.encode, rows)
+        return await asyncio.to_thread(reader.encode, rows)
 
 
 def _range(raw_path: str) -> tuple[int, int]:

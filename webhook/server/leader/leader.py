@@ -7,27 +7,21 @@ from typing import Any, Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.ledger.ledger import ApiLedger
-from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.events import EventWriter, OwnerEventQueue, OwnerLookup
 from webhook.cluster.writes.lease import DEFAULT_TIMING, Lease, Timing, own_identity
-from webhook.cluster.writes.owner_events import OwnerEventQueue
-from webhook.cluster.writes.owners import OwnerLookup
-from webhook.core.explain.likely_start import Run
+from webhook.core.explain.line_places import Run
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.objects.events import Event, EventReason, ObjectRef
 from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import Logs
-from webhook.observe.process import LeaderStatus
-from webhook.server.leader.adopter import Adopter
-from webhook.server.leader.bypass_reporter import BypassReporter
-from webhook.server.leader.controller_retries import Retrier
-from webhook.server.leader.leader_context import LeaderContext
-from webhook.server.leader.registration_loop import RegistrationLoop
-from webhook.server.leader.rejections import RejectionReporter
+from webhook.observe.processes import LeaderStatus
+from webhook.server.leader.registration_loop import LeaderContext, RegistrationLoop
+from webhook.server.leader.retries import RejectionReporter, Retrier
 from webhook.server.leader.start_loop import StartLoop
 from webhook.server.leader.start_scores import StartScorer
-from webhook.server.leader.tiers import TierUpdater
+from webhook.server.leader.tiers import Adopter, BypassReporter, TierUpdater
 
 LEASE_NAME: Final = keys.SERVER_LEASE
 COMPONENT: Final = "fairgate"

@@ -1,17 +1,108 @@
-"""A task of the leader: updates existing webhook configurations and guards to match the policy."""
+"""Webhook configurations, policy published.
+
+What the tasks of the leader share: the cluster as this replica sees it, and the ways to change and report it.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.registration_sync import SyncResult, sync_registration, why_unreachable
-from webhook.core.model.names import UNASSIGNED
+from webhook.cluster.api.client import ApiConnection, ClusterError
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.writes.events import EventWriter, OwnerEvent
+from webhook.cluster.writes.registration import SyncResult, sync_registration, why_unreachable
+from webhook.cluster.writes.reports import ReportWriter
+from webhook.core.model.amounts import UNASSIGNED, plural
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.policy import Policy
-from webhook.core.model.text import plural
-from webhook.kube.registration.installation import unreviewed_namespaces
-from webhook.kube.registration.registration_sync import objects_from_policy
-from webhook.server.leader.leader_context import LeaderContext
+from webhook.core.world.world import World
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import PolicyReport
+from webhook.kube.objects.events import Event, EventReason, ObjectRef
+from webhook.kube.registration.inventory import objects_from_policy, unreviewed_namespaces
+from webhook.observe.logs import Logs
+from webhook.policy.build import published
+from webhook.policy.documents import Files
+from webhook.policy.watch import InForce
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderContext:
+    """One candidate's view and tools. `why_stale` returns why the world may not be current, None if it is.
+
+    `notify_owner` queues Events on the owners of pods.
+    """
+
+    connection: ApiConnection
+    world: World
+    ledger: ApiLedger
+    events: EventWriter
+    logs: Logs
+    is_leading: Callable[[], bool]
+    why_stale: Callable[[], str | None]
+    notify_owner: Callable[[OwnerEvent], None]
+
+    def report(self, pod: Resident | Pod, reason: EventReason, text: str) -> None:
+        """Record an Event on a pod."""
+        self.events.record(Event(ObjectRef("Pod", pod.namespace, pod.name, pod.uid), reason, text))
+
+
+# A task of the leader: publishes the policy in force as a Report that viewers may read.
+
+
+CHECK_SECONDS: Final = 2.0
+"""Between two checks whether another policy is in force."""
+
+REPEAT_SECONDS: Final = 60.0
+"""The same policy is written again after so long: the report may have been deleted."""
+
+
+class PolicyPublisher:
+    """Publishes the policy while `run` runs."""
+
+    def __init__(self, connection: ApiConnection, in_force: Callable[[], InForce], logs: Logs) -> None:
+        self.writer = ReportWriter(connection, reports.POLICY)
+        self._in_force = in_force
+        self._logs = logs
+        self._written: PolicyReport | None = None
+        self._written_at = float("-inf")
+
+    async def run(self) -> None:
+        """Keep the report current until cancelled."""
+        self._written = None  # another leader may have written since
+        while True:
+            await self.publish()
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def publish(self) -> None:
+        """Write the report if the policy changed or the last write was too long ago."""
+        now = asyncio.get_running_loop().time()
+        policy, files = self._in_force()
+        written = self._written
+        is_same = written is not None and (written.hash, written.enforce) == (policy.hash, policy.enforce.value)
+        if is_same and now - self._written_at < REPEAT_SECONDS:
+            return
+        report = written if written is not None and is_same else await asyncio.to_thread(report_of, policy, files)
+        if await self.writer.write(reports.report_patch(reports.POLICY, report)) is None:
+            return
+        self._written_at = now
+        if not is_same:
+            self._logs.event.info("policy published", policy=policy.hash, bytes=len(report.documents))
+        self._written = report
+
+
+def report_of(policy: Policy, files: Files) -> PolicyReport:
+    """Return the report of a policy; a policy that is too large is omitted, and the report says so."""
+    documents, omitted = published(files), ""
+    if (size := len(documents.encode())) > reports.MAX_POLICY_BYTES:
+        documents = ""
+        omitted = f"the policy has {size:,} bytes, and at most {reports.MAX_POLICY_BYTES:,} are published"
+    return PolicyReport(policy.hash, policy.enforce.value, documents, omitted)
+
+
+# A task of the leader: updates existing webhook configurations and guards to match the policy.
+
 
 SYNC_SECONDS: Final = 5.0
 """Between two syncs: an edit of the policy is rare, and its mount takes longer to change than this."""

@@ -7,11 +7,11 @@ from typing import Final
 
 from webhook import __version__
 from webhook.cluster.ledger.ledger import TeamState
-from webhook.cluster.watch.autoscalers import AutoscalerWatch
+from webhook.cluster.watch.feed import AutoscalerWatch
 from webhook.cluster.writes.lease import Lease
-from webhook.core.explain.autoscaling import PoolProblem, autoscaling_problems, autoscaling_text
-from webhook.core.explain.minimum_rows import minimums_text
-from webhook.core.model.names import TeamName
+from webhook.core.explain.pod_rows import PoolProblem, autoscaling_problems, autoscaling_text
+from webhook.core.explain.team_rows import minimums_text
+from webhook.core.model.amounts import TeamName
 from webhook.core.world.world import World
 from webhook.kube.ledger.reports import (
     MAX_CERTIFICATE_CHARACTERS,
@@ -22,9 +22,9 @@ from webhook.kube.ledger.reports import (
     ReplicaReport,
     shortened,
 )
-from webhook.observe.process import Component
+from webhook.observe.processes import Component
 from webhook.policy.watch import PolicyHolder
-from webhook.server.http.probes import Readiness
+from webhook.server.http.handlers import Readiness
 
 BEHIND_SECONDS: Final = 10.0
 """How long a lag behind a ledger must last before it is reported: short lags are normal."""

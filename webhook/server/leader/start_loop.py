@@ -8,23 +8,21 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple, NoReturn
 
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.scheduling_gate import ReleaseResult, hold_in_line, release_pod
+from webhook.cluster.api.client import ApiError, ClusterError
+from webhook.cluster.writes.pod_writes import ReleaseResult, hold_in_line, release_pod
+from webhook.core.line.entries import Way
+from webhook.core.model.amounts import TeamName, Uid
 from webhook.core.model.decision import Admit, Decision
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.reason import Code, Reason
-from webhook.core.queue.verdict import Way
-from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
-from webhook.core.starting.assumed_starts import AssumedStart, AssumedStarts, together
-from webhook.core.starting.awaited_room import FREE_SECONDS, AwaitedRoom
-from webhook.core.starting.charged_in_line import unfinished
+from webhook.core.model.reasons import Code, Reason
+from webhook.core.quota.charges import InFlightCharge, LedgerDecision
+from webhook.core.starting.awaited_room import FREE_SECONDS, AwaitedRoom, unfinished
 from webhook.core.starting.stalled_line import StalledLine
+from webhook.core.starting.starts import AssumedStart, AssumedStarts, together
 from webhook.core.world.waiting_pods import WaitingPod
-from webhook.kube.reclaim.holds import rfc3339
+from webhook.kube.nodes.holds import rfc3339
 from webhook.observe.logs import pod_fields
-from webhook.server.leader.gang_watch import GangWatch
-from webhook.server.leader.leader_context import LeaderContext
-from webhook.server.leader.waiting_reasons import WaitingReasons
+from webhook.server.leader.registration_loop import LeaderContext
+from webhook.server.leader.waiting_reasons import GangWatch, WaitingReasons
 
 AT_ONCE: Final = 64
 """Pods whose releases may be under way: their charges share ledger writes."""

@@ -1,7 +1,6 @@
-"""A task of the leader: forecasts likely starts now and then, and scores each range by what happened.
+"""Scores of likely starts, and the log of runs.
 
-Of a pod one range at a time is open. It is scored when the pod starts, or once its end has passed. What came of the
-ranges is published as a Report, from which the next leader goes on; ranges that are open are lost with the leader.
+Remembers how long the pods of the watch ran, for forecasts: each replica does, since any may lead next.
 """
 
 import asyncio
@@ -13,18 +12,54 @@ from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.client import ClusterError
 from webhook.cluster.writes.reports import ReportWriter, read_report
-from webhook.core.explain.likely_start import Run, StartRange
-from webhook.core.explain.past import Past
-from webhook.core.explain.range_scores import NO_SCORE, RangeScores
-from webhook.core.model.names import TeamName, Uid
+from webhook.core.explain.line_places import NO_SCORE, RangeScores, Run, StartRange
+from webhook.core.explain.line_rows import Past
+from webhook.core.model.amounts import TeamName, Uid
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.files import SnapshotError, Snapshots
 from webhook.kube.ledger import reports
-from webhook.server.leader.leader_context import LeaderContext
+from webhook.kube.objects import objects
+from webhook.kube.pod.outcomes import run_of
+from webhook.server.leader.registration_loop import LeaderContext
 from webhook.simulation.forecast.forecast import Forecast
-from webhook.snapshots import SnapshotError, Snapshots
+from webhook.simulation.forecast.run_times import SeenRuns
+
+
+class RunLog:
+    """Remembers runs as `runs`, and hands each change on to `then`."""
+
+    def __init__(
+        self,
+        world: World,
+        then: Callable[[str, msgspec.Struct | None, str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.runs = SeenRuns()
+        self._world = world
+        self._then = then
+        self._clock = clock
+
+    def note(self, kind: str, found: msgspec.Struct | None, handle: str) -> None:
+        """Note an object of a watched kind that changed, None if it is gone; after the world applied it."""
+        self._then(kind, found, handle)
+        uid = Uid(handle)
+        if kind != "pods":
+            return
+        if found is None:
+            self.runs.end(uid, now=int(self._clock()))
+        elif uid not in self.runs and isinstance(found, objects.Pod):
+            charge = self._world.charge_of(uid)
+            self.runs.add(None if charge is None else run_of(found, uid, charge))
+
+
+# A task of the leader: forecasts likely starts now and then, and scores each range by what happened.
+#
+# Of a pod one range at a time is open. It is scored when the pod starts, or once its end has passed. What came of the
+# ranges is published as a Report, from which the next leader goes on; ranges that are open are lost with the leader.
+
 
 FORECAST_SECONDS: Final = 300.0
 """Between two forecasts: each takes some seconds of a processor, in a process of its own."""

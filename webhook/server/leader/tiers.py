@@ -1,19 +1,125 @@
-"""Changes tier labels in the cluster: one patch for each change that core.tiers.tier_changes finds."""
+"""Labels, adoption, bypass.
+
+Passes watched pods to the world; detects those that bypassed the webhook, and those that were deleted by force.
+"""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final
 
-from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.rate_limit import TokenBucket
-from webhook.cluster.writes.relabel import RelabelResult, relabel
+from webhook.cluster.api.client import ApiError, ClusterError
+from webhook.cluster.writes.events import TokenBucket
+from webhook.cluster.writes.pod_writes import RelabelResult, relabel
+from webhook.core.model.amounts import TeamName, Uid, plural_gpus
+from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import NotApplicable
-from webhook.core.model.names import TeamName, Uid
-from webhook.core.model.tier import Tier
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import NO_TEAM
+from webhook.core.quota.charges import InFlightCharge, Unseen
+from webhook.core.tiers.shadow_labels import Adoption, ShadowLabels, adoptions, are_due
 from webhook.core.tiers.tier_changes import TierChange, promotion, tier_changes, under_way
+from webhook.core.world.world import World, lingering
 from webhook.kube.objects.events import EventReason
 from webhook.observe.logs import pod_fields
-from webhook.server.leader.leader_context import LeaderContext
+from webhook.server.leader.registration_loop import LeaderContext
+
+
+class BypassDetector:
+    """Stores pods in the world, and reports each one that bypassed the webhook, once.
+
+    Pods of exempt namespaces may bypass it. Pods in the ledger did not: Fairgate counts some pods without patching
+    them, and these have no label either. While the policy is not enforced, no pod is reported. Reports begin with
+    `start`, after the first lists.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        shadow_labels: ShadowLabels,
+        *,
+        report: Callable[[Resident], None],
+        linger: Callable[[InFlightCharge], None],
+    ) -> None:
+        self._world = world
+        self._shadow_labels = shadow_labels
+        self._report = report
+        self._linger = linger
+        self._is_started = False
+
+    def set_pod(self, pod: Resident) -> None:
+        """Store a pod."""
+        if self._is_started and pod.team_label is None and self._is_new(pod) and self._is_bypass(pod):
+            self._report(pod)
+        self._shadow_labels.set_pod(pod)
+
+    def remove_pod(self, uid: Uid) -> None:
+        """Remove a pod."""
+        self._shadow_labels.remove_pod(uid)
+
+    def delete_pod(self, uid: Uid, *, is_watched: bool) -> None:
+        """Remove a pod that was deleted before its end was seen: GPUs that its node may still use stay charged.
+
+        `is_watched` as in `lingering`.
+        """
+        charge = lingering(uid, self._world, is_watched=is_watched)
+        self.remove_pod(uid)
+        if charge is not None:
+            self._world.assume(charge)
+            self._linger(charge)
+
+    def start(self) -> Iterable[Resident]:
+        """Start to report, and return the existing pods without a label."""
+        self._is_started = True
+        return [pod for pod in self._world.pods() if pod.team_label is None and self._is_bypass(pod)]
+
+    def _is_new(self, pod: Resident) -> bool:
+        return isinstance(self._world.evidence(pod.uid), Unseen) and not self._world.is_assumed(pod.uid)
+
+    def _is_bypass(self, pod: Resident) -> bool:
+        is_counted = self._world.policy.is_enforced and bool(pod.demand.gpus)
+        return is_counted and not self._world.tenancy(pod.namespace).is_exempt
+
+
+# Writes Events on pods that hold GPUs and bypassed the webhook: it was down, or they are a kubelet's static pods.
+
+
+class BypassReporter:
+    """Reports each such pod once. A new leader reports it again, with the same Event, which is then not a new one.
+
+    Pods that are in the ledger when they are first seen passed the webhook to be counted only, and have no labels.
+    """
+
+    def __init__(self, context: LeaderContext) -> None:
+        self._context = context
+        self._world = context.world
+        self._reported: set[Uid] = set()
+
+    def report_new(self) -> None:
+        """Report the pods that appeared since the last call."""
+        found = set(self._world.without_decision())
+        for uid in found - self._reported:
+            pod = self._world.pod(uid)
+            if pod is not None and not self._world.tenancy(pod.namespace).is_exempt and not self._world.is_assumed(uid):
+                self._report(pod)
+        self._reported = found
+
+    def skip_existing(self) -> None:
+        """Never report the current pods: they were created while the policy was not enforced."""
+        self._reported = {pod.uid for pod in self._world.pods()}
+
+    def _report(self, pod: Resident) -> None:
+        team = self._world.tenancy(pod.namespace).team_name
+        text = (
+            f"holds {plural_gpus(pod.demand.gpus)} without a decision of Fairgate; they are charged to team {team}. "
+            "A pod of a DaemonSet, with a nodeName or of another scheduler is never labeled; any other pod bypassed "
+            "Fairgate's webhook"
+        )
+        self._context.report(pod, EventReason.BYPASSED_ADMISSION, text)
+
+
+# Changes tier labels in the cluster: one patch for each change that core.tiers.tier_changes finds.
+
 
 REST_SECONDS: Final = 10.0
 """How long a pod is skipped after a failed patch; twice as long after each further one …"""
@@ -165,3 +271,42 @@ def _is_certain_failure(error: ClusterError) -> bool:
 
 def _subject(change: TierChange) -> dict[str, str]:
     return {**pod_fields(change.pod), "team": change.charge.team, "tier": change.charge.tier}
+
+
+# Labels pods that run without a decision, as core.tiers.adoption finds them, with one patch each.
+
+
+class Adopter:
+    """Adopts pods. A patched pod is skipped for REST_SECONDS, by when the watch shows it if the patch succeeded."""
+
+    def __init__(self, context: LeaderContext) -> None:
+        self._context = context
+        self._world = context.world
+        self._rests = Rests()
+
+    async def adopt_new(self) -> None:
+        """Adopt new pods, at most AT_ONCE of each team."""
+        self._rests.tidy()
+        policy = self._world.policy
+        for team in (*policy.teams, NO_TEAM) if are_due(self._world) else ():
+            due = [each for each in adoptions(team, self._world) if each.pod.uid not in self._rests]
+            for adoption in due[:AT_ONCE]:
+                if self._world.policy is not policy:
+                    return
+                await self._adopt(adoption)
+
+    async def _adopt(self, adoption: Adoption) -> None:
+        context, (pod, charge) = self._context, adoption
+        fields = {**pod_fields(pod), "team": charge.team, "tier": charge.tier}
+        try:
+            outcome = await relabel(context.connection, pod, charge, is_leading=context.is_leading)
+        except ClusterError as error:
+            self._rests.failed(pod.uid)
+            context.logs.event.warning("pod not adopted", **fields, why=str(error))
+            return
+        self._rests.succeeded(pod.uid)
+        if outcome is RelabelResult.GONE:
+            return
+        context.logs.event.info("pod adopted", **fields)
+        text = f"ran without a decision of Fairgate; now it is charged to team {charge.team} as {charge.tier}"
+        context.report(pod, EventReason.ADOPTED, text)

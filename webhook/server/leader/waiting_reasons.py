@@ -1,22 +1,188 @@
-"""What users see of pods that wait in line: Events, and the reason in their annotations."""
+"""Why each waits, written.
+
+Reads how many pods make a gang from the object that makes them, or from their PodGroup.
+"""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import islice
 from typing import Final
 
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.cluster.writes.scheduling_gate import write_reason
-from webhook.core.model.names import Uid
-from webhook.core.model.reason import Reason, waits_for
-from webhook.core.waiting.judged_pod import Judged
+import msgspec
+
+from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError
+from webhook.cluster.writes.events import OwnerEvent
+from webhook.cluster.writes.pod_writes import write_reason
+from webhook.core.line.gangs import EndedReservations, GangLine, GangPlan, ended_reservations
+from webhook.core.line.judged_pod import Judged
+from webhook.core.model.amounts import GangId, TeamName, Uid, duration, plural, printable, shortened
+from webhook.core.model.pod import Resident
+from webhook.core.model.reasons import Reason, waits_for
+from webhook.core.starting.starts import AssumedStarts
 from webhook.core.world.waiting_pods import WaitingPod
+from webhook.core.world.world import World
+from webhook.kube.kinds.model import mapping
+from webhook.kube.kinds.table import kind_table
+from webhook.kube.objects import bounds
 from webhook.kube.objects.events import EventReason
-from webhook.kube.pod.waiting_pods import WatchedPod
-from webhook.server.leader.leader_context import LeaderContext
+from webhook.kube.pod.waiting import WatchedPod
+from webhook.kube.workloads.gang_size import UnknownSizeError, gang_plan
+from webhook.kube.workloads.gangs import GangObject, gang_object
+from webhook.server.leader.registration_loop import LeaderContext
+
+SECONDS: Final = 1.0
+"""Timeout of one read: releases wait for it. What cannot be read leaves the size unknown."""
+
+_MAX_REASON: Final = 200
+OnProblem = Callable[[WaitingPod, str], None]
+_decoder: Final = msgspec.json.Decoder(dict[str, object])
+
+
+class GangSizes:
+    """Reads sizes of gangs. Call `read` before each pass; `reads` counts requests.
+
+    `on_problem` is called with a pod of each gang whose object says nothing, and the reason.
+    """
+
+    def __init__(self, connection: ApiConnection, world: World, *, on_problem: OnProblem) -> None:
+        self.reads = 0
+        self._connection = connection
+        self._world = world
+        self._on_problem = on_problem
+
+    async def read(self, gangs: GangLine, *, now: int) -> None:
+        """Read the objects of gangs that wait for members, or for no others to come; each once in a while."""
+        unread = gangs.unread(now=now)
+        plans = await asyncio.gather(*map(self._plan, unread))
+        for pod, plan in zip(unread, plans, strict=True):
+            gang = pod.pod.gang
+            if gang is not None and gangs.learn(gang.id, plan) and plan.problem:
+                self._on_problem(pod, f"gang {printable(gang.name)}: {plan.problem}")
+
+    async def _plan(self, waiting: WaitingPod) -> GangPlan:
+        pod = waiting.pod
+        found = None if pod.gang is None else gang_object(pod, pod.gang.id)
+        if found is None or pod.gang is None:
+            return GangPlan(problem="the object that makes its pods is not known")
+        try:
+            return await self._read(found, waiting)
+        except UnknownSizeError as error:
+            return _unknown(found, f"says no size: {printable(shortened(str(error), _MAX_REASON))}")
+        except ApiError as error:
+            if error.status in _REASONS:
+                return _unknown(found, _REASONS[error.status])
+            return _unknown(found, f"cannot be read ({error.status})", is_temporary=True)
+        except (ValueError, RecursionError):
+            return _unknown(found, "cannot be read")
+        except ClusterError:
+            return _unknown(found, "cannot be read now", is_temporary=True)
+
+    async def _read(self, found: GangObject, waiting: WaitingPod) -> GangPlan:
+        body = await self._get(found) or b"{}"
+        if len(body) > bounds.LARGE_BYTES:  # tenants choose it, and the leader has other things to do
+            raise UnknownSizeError(f"it has {len(body):,} bytes, and no more than {bounds.LARGE_BYTES:,} are read")
+        document = _decoder.decode(body)
+        if found.uid and mapping(document.get("metadata")).get("uid") != found.uid:
+            return _unknown(found, "is another one than that of its pods")
+        policy = self._world.policy
+        kinds = kind_table(policy.workloads.kinds)
+        return gang_plan(document, kinds=kinds, namespace=waiting.pod.namespace, weights=policy.resources)
+
+    async def _get(self, found: GangObject) -> bytes | None:
+        """Return an object of the first API version that has it."""
+        for path in found.paths[:-1]:
+            try:
+                return await self._send(path)
+            except ApiError as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+        return await self._send(found.paths[-1])
+
+    async def _send(self, path: str) -> bytes | None:
+        self.reads += 1
+        return await self._connection.send("GET", path, action=f"get {path.split('/')[-2]}", seconds=SECONDS)
+
+
+_REASONS: Final[dict[int, str]] = {
+    HTTPStatus.NOT_FOUND: "is not there, or its kind is not installed",
+    HTTPStatus.FORBIDDEN: "may not be read by Fairgate",
+}
+
+
+def _unknown(found: GangObject, problem: str, *, is_temporary: bool = False) -> GangPlan:
+    return GangPlan(problem=f"{found.kind} {printable(found.name)} {problem}", is_temporary=is_temporary)
+
+
+# What the leader does about gangs besides releasing them: reads sizes, ends kept room, says what was assumed.
+
+
+class GangWatch:
+    """Keeps gangs from holding what they do not come for. `timed_out` counts those that did not come in time, by team.
+
+    Call `begin` when leading begins, `read` before each look at the queue, and `update` after it.
+    """
+
+    def __init__(self, context: LeaderContext, *, timed_out: MutableMapping[TeamName, int]) -> None:
+        self._context = context
+        self._world = context.world
+        self._ledger = context.ledger
+        self._timed_out = timed_out
+        self._sizes = GangSizes(context.connection, context.world, on_problem=self._report_unknown)
+        self._ended: set[Uid] = set()
+
+    def begin(self) -> None:
+        """Forget what an earlier term ended."""
+        self._ended.clear()
+
+    async def read(self, gangs: GangLine, *, now: int) -> None:
+        """Read the sizes of gangs that wait for members."""
+        await self._sizes.read(gangs, now=now)
+
+    def update(self, starts: AssumedStarts) -> None:
+        """End the room that is not to be kept on, and report the gangs that did not come in time."""
+        timeouts = starts.entries.gangs.timeouts
+        for timeout in timeouts:
+            waiting = timeout.waiting
+            self._count(waiting.team)
+            self._context.report(waiting.pod, EventReason.GANG_TIMED_OUT, timeout.cause.text)
+        timeouts.clear()
+        is_needed, is_in_view = starts.is_room_needed, self._ledger.shows_gang_of
+        for lost in ended_reservations(self._world, is_needed=is_needed, is_in_view=is_in_view):
+            self._end(lost)
+        self._ended = {uid for uid in self._ended if self._world.is_assumed(uid)}
+
+    def _end(self, lost: EndedReservations) -> None:
+        new = [reservation for reservation in lost.reservations if reservation.pod.uid not in self._ended]
+        for reservation in lost.reservations:
+            self._ledger.withdraw(reservation.charge.team, reservation.pod.uid)
+        self._ended.update(reservation.pod.uid for reservation in new)
+        if not (new and lost.is_late):
+            return
+        self._count(new[0].charge.team)
+        started = self._member(lost.gang)
+        if started is not None:
+            seconds = self._world.policy.queue.gang_timeout_seconds
+            pods, whose = plural(len(new), "pod"), "its" if len(new) == 1 else "their"
+            text = f"{pods} of its gang did not come within {duration(seconds)}: {whose} room is kept no longer"
+            self._context.report(started, EventReason.GANG_TIMED_OUT, text)
+
+    def _member(self, gang: GangId) -> Resident | None:
+        uid = self._world.gangs.first(gang)
+        return None if uid is None else self._world.pod(uid)
+
+    def _count(self, team: TeamName) -> None:
+        self._timed_out[team] = self._timed_out.get(team, 0) + 1
+
+    def _report_unknown(self, waiting: WaitingPod, problem: str) -> None:
+        text = f"{problem}: the pods that come without a pause are taken for the whole gang"
+        self._context.report(waiting.pod, EventReason.GANG_SIZE_UNKNOWN, text)
+
+
+# What users see of pods that wait in line: Events, and the reason in their annotations.
+
 
 AT_ONCE: Final = 8
 """Reasons that are being rewritten: releases come first."""

@@ -7,40 +7,40 @@ the lock, so concurrent requests never exceed a limit together.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.core.admission.admission import decide
+from webhook.cluster.writes.events import OwnerEvent
+from webhook.core.admission.admission import ProtectedKeys, decide, guard, guard_demand
 from webhook.core.admission.assessment import assess
-from webhook.core.admission.update_guard import ProtectedKeys, guard, guard_demand
 from webhook.core.admission.verification import confirm
-from webhook.core.model import decision_annotation
-from webhook.core.model.amount import format_gpus
+from webhook.core.model import decision as decision_annotation
+from webhook.core.model.amounts import Namespace, Uid, format_gpus
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, lacks_room
-from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.reason import Code, Reason, waits_for
-from webhook.core.quota.charged_pod import flight_of
-from webhook.core.quota.in_flight import LedgerDecision
+from webhook.core.model.reasons import Code, Reason, waits_for
+from webhook.core.quota.charges import LedgerDecision, flight_of
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
+from webhook.kube.admission.answers import MAX_REFUSAL_CHARACTERS, MAX_WARNING_CHARACTERS, encode_response
 from webhook.kube.admission.copied_pod import AsCreated, may_be_copied, without_copied_decision
 from webhook.kube.admission.pod_patch import node_choice_operations, operations, queue_operations
-from webhook.kube.admission.review import Operation, Review, TooLargeError, decode
-from webhook.kube.admission.review_response import MAX_REFUSAL_CHARACTERS, MAX_WARNING_CHARACTERS, encode_response
+from webhook.kube.admission.reviews import Operation, Review, TooLargeError, decode
 from webhook.kube.objects import keys, objects
-from webhook.kube.objects.json_patch import Operation as Change
+from webhook.kube.objects.keys import Operation as Change
 from webhook.kube.pod.pods import InvalidPod, fallback_uid, is_queued, to_pod
-from webhook.kube.pod.waiting_pods import new_in_line
-from webhook.kube.pod.waiting_reason import read_waits
-from webhook.server.review.answer import Answer, pod_record
-from webhook.server.review.claim_reviews import answer_claim
-from webhook.server.review.gang_reviews import answer_gang
-from webhook.server.review.job_reviews import answer_job
-from webhook.server.review.ledger_protocol import Ledger
-from webhook.server.review.notices import notice_of
-from webhook.server.review.shadow import NOT_ENFORCED, ReviewCaller, Shadow, warnings_of
-from webhook.server.review.verdict import ReviewVerdict, verdict_of
-from webhook.server.review.workload_reviews import answer_workload
+from webhook.kube.pod.waiting import new_in_line, read_waits
+from webhook.server.review.verdicts import (
+    NOT_ENFORCED,
+    Answer,
+    Ledger,
+    ReviewCaller,
+    ReviewVerdict,
+    Shadow,
+    notice_of,
+    pod_record,
+    verdict_of,
+    warnings_of,
+)
+from webhook.server.review.workload_reviews import answer_claim, answer_gang, answer_job, answer_workload
 
 
 def _never() -> bool:

@@ -1,1 +1,0 @@
-"""`fairgate report`: a summary of decisions from the servers' logs."""

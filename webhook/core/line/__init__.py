@@ -1,0 +1,1 @@
+"""Which waiting pod starts next, on what terms, and why the others wait; gangs among them."""

@@ -1,1 +1,0 @@
-"""Reclaim for queued pods: for which of them GPUs are reclaimed, and the plan for those that a limit keeps out."""

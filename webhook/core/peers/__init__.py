@@ -1,1 +1,0 @@
-"""Rules between pods: affinity, anti-affinity and spreading, over counted pods."""
