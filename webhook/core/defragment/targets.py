@@ -1,4 +1,4 @@
-"""Whom room is made for.
+"""The pods that room is made for.
 
 Plans of moves for all pods that wait for room, one after the other, each on top of the earlier ones.
 

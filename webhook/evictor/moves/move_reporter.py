@@ -1,4 +1,4 @@
-"""Events and logs of moves, and whom they are for.
+"""Events and logs of moves, and the pods that they are for.
 
 A waiting pod that room is sought for, as the evictor sees it.
 """
