@@ -113,13 +113,13 @@ def slowness() -> float:
 
 
 def is_longer(milliseconds: Callable[[int], float], bound: float) -> float | None:
-    """Measure up to three times; return the least if each is over the bound, scaled to this machine, else None.
+    """Measure up to six times; return the least if each is over the bound, scaled to this machine, else None.
 
-    Other processes lengthen one turn, but not three in a row. `milliseconds` receives the number of the attempt, so
+    Other processes lengthen one turn, but not six in a row. `milliseconds` receives the number of the attempt, so
     that it can send a different request each time.
     """
     least = milliseconds(0)
-    for number in (1, 2):
+    for number in range(1, 6):
         if least <= bound:
             return None
         least = min(least, milliseconds(number))
