@@ -108,7 +108,7 @@ def test_the_three_scenarios_print_their_numbers_and_the_suggested_commands_work
         export, *_, describe = (line for line in suggested.splitlines() if line.startswith("  "))
         again = f"{export}\n{describe}"
         wait_for(lambda: "Reclaiming" in subprocess.getoutput(again), what="the Event on the large pod")
-        assert "A a, B b; upper case guaranteed, lower case borrowed" in seen
+        assert "A a, B b; upper case guaranteed, lower preemptible" in seen
         assert "All processes and files are removed" in stop_cleanly(process, signal.SIGINT, folder)
 
 
