@@ -74,7 +74,7 @@ def test_without_arguments_every_command_is_listed(monkeypatch, capsys):
 def test_kubectl_completes_its_plugin(tmp_path):
     for name, called in (
         ("kubectl-fairgate", "main:plugin"),
-        ("kubectl_complete-fairgate", "completion:kubectl_complete"),
+        ("kubectl_complete-fairgate", "main:kubectl_complete"),
     ):
         module, _, function = called.partition(":")
         script = tmp_path / name

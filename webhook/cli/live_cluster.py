@@ -101,7 +101,7 @@ class Coverage:
     def notes(self) -> list[str]:
         """Return what is missing, and what would show it."""
         charges = [] if self.has_charges else [f"charges of pods that are still to start are unknown: {ASK}"]
-        return [*charges, *self._of_kinds()]
+        return [*self._of_kinds(), *charges]
 
     def _of_kinds(self) -> list[str]:
         if not self.missing:
@@ -345,7 +345,12 @@ async def _read(
     room = await _room(connection) if has_room else _Room(why_not="nodes and pods without names are not shown here")
     world = room.world if is_partial or room.world is None else room.world.without_pods
     coverage = replace(coverage, has_totals=totals is not None, room_age=room.age, why_no_room=room.why_not)
-    return _Read(coverage, Unnamed(totals or (), world, charges), ledgers or ())
+    if not is_partial:
+        return _Read(coverage, Unnamed((), world, charges), ledgers or ())
+    # ledgers name pods of all namespaces; those that are not listed count in the sums, without names
+    if charges is not None:
+        charges = tuple(flight for flight in charges if coverage.covers("pods", flight.pod.namespace))
+    return _Read(coverage, Unnamed(totals or (), world, charges), ())
 
 
 async def _autoscalers(connection: ApiConnection, unnamed: Unnamed) -> frozenset[Autoscaler]:
