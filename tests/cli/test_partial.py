@@ -137,6 +137,18 @@ async def test_without_ledgers_usage_counts_the_pods_shown_and_says_so(api, fair
     assert json.loads(done.stdout)["teams"][1]["used"] == "0"
 
 
+@pytest.mark.parametrize("command", ["status -o wide", "status -o json", "explain pod/mine -o json", "world"])
+async def test_charges_in_flight_of_other_namespaces_count_without_names(api, fairgate, command):
+    [status] = [each["status"] for each in api.objects[LEDGERS].values() if each["status"]["team"] == "vision"]
+    entry = {"uid": "p", "ns": "vision", "name": "secret-project", "gpus": 7 * ONE_GPU, "tier": "guaranteed"}
+    api.put(LEDGERS, "vision", status=status, ledger={"inFlight": [entry]})
+    done = await fairgate(*command.split(), "-n", "nlp")
+    assert done.exit_code in {0, 1}, done.output
+    assert "secret-project" not in done.output
+    if command == "status -o json":
+        assert {team["name"]: team["used"] for team in json.loads(done.stdout)["teams"]}["vision"] == "7"
+
+
 async def test_a_viewer_of_everything_but_ledgers_is_served_and_a_note_says_what_is_missing(api, fairgate):
     api.faults.clear()
     forbid(api, LEDGERS)

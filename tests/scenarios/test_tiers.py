@@ -9,7 +9,6 @@ import pytest
 
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_namespace, make_nodes, wait_for, wait_phase
-from tests.docs.pages import blocks
 from tests.scenarios.standing_fairgate import DECISION, LEASE_SECONDS, ROOT, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -129,9 +128,7 @@ def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_
     cluster = start_control_plane()
     make_nodes(cluster, 3)
     make_namespace(cluster, "fairgate-system")
-    found = [block.text for page in ("operations", "autoscalers") for block in blocks(ROOT / "docs" / f"{page}.md")]
-    rules = [text for text in found if "rbac.authorization" in text]
-    cluster.kubectl("apply", "-f", "-", stdin="---\n".join(rules))
+    cluster.kubectl("apply", "-f", ROOT / "docs" / "rights.yaml")
     cluster.kubectl("create", "serviceaccount", "fairgate", "-n", "fairgate-system")
     account = "--serviceaccount=fairgate-system:fairgate"
     for name in ("fairgate-server", "fairgate-registration"):
