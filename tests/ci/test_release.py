@@ -63,7 +63,7 @@ def test_the_wheel_names_both_commands_its_licence_and_every_dependency(packages
         Requirement(each) for each in wanted
     }
     assert "fairgate = webhook.cli.main:main\nkubectl-fairgate = webhook.cli.main:plugin" in commands
-    assert "kubectl_complete-fairgate = webhook.cli.completion:kubectl_complete" in commands
+    assert "kubectl_complete-fairgate = webhook.cli.main:kubectl_complete" in commands
 
 
 @pytest.fixture

@@ -213,7 +213,7 @@ class EntryJudge:
         self._levels = world.policy.topology.levels
 
     def __call__(self, entry: QueueEntry, *, way: Way, kept: frozenset[NodeName]) -> Verdict:
-        """Return whether the entry may start; implements webhook.core.queue.queue_pass.Judge."""
+        """Return whether the entry may start; implements webhook.core.line.line_pass.Judge."""
         uid = entry.pods[0].uid
         before = self._before.get(uid, frozenset())
         if entry.pods[0].gang is not None:

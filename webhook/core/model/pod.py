@@ -338,7 +338,7 @@ class Resident(NamedTuple):
 class Stage(StrEnum):
     """Where a pod is in its life.
 
-    IN_LINE: it has Fairgate's scheduling gate, and waits (`webhook.core.waiting`). RESERVED: the same, and charged:
+    IN_LINE: it has Fairgate's scheduling gate, and waits (`webhook.core.line`). RESERVED: the same, and charged:
     it starts (`webhook.core.starting`), or its room is being made. ADMITTED: no scheduler has said anything about
     it yet. WAITS: no node has room for it, or no node is there that it may use. STALLED: something else than room
     keeps it off every node, such as a volume that does not exist, or another controller's gate. BOUND: it starts or

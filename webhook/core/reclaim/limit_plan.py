@@ -45,7 +45,7 @@ _LIMIT: Final = (NOWHERE, ResourceName("limit"))
 
 @dataclass(slots=True)
 class _Among:
-    """The victims that do not go alone; implements webhook.core.reclaim.shared_devices.Among."""
+    """The victims that do not go alone; implements webhook.core.reclaim.reclaim_pods.Among."""
 
     by_uid: dict[Uid, Victim] = field(default_factory=dict)
     by_gang: dict[GangId, list[Victim]] = field(default_factory=dict)

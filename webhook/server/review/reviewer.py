@@ -50,7 +50,7 @@ def _never() -> bool:
 class AdmissionReviewer:
     """Answers admission reviews from one world. Bytes in, bytes out.
 
-    Raises webhook.kube.admission.review.ReviewError for a malformed review; any other exception is a bug.
+    Raises webhook.kube.admission.reviews.ReviewError for a malformed review; any other exception is a bug.
 
     With `unix_time` concurrent pods get different room: advised room is reserved for a moment. Without it each pod
     passes both webhooks before the next one is created, and no message has an age.

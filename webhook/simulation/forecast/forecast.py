@@ -174,7 +174,7 @@ class Forecast:
         self._known: UnknownStart | dict[Uid, LikelyStart] | None = None
 
     def __call__(self, uid: Uid) -> LikelyStart:
-        """Return when a pod is likely to start; implements webhook.core.explain.likely_start.Starts."""
+        """Return when a pod is likely to start; implements webhook.core.explain.line_places.Starts."""
         if self._known is None:
             self._known = self._played()
         if isinstance(self._known, UnknownStart):
