@@ -99,9 +99,10 @@ class Coverage:
         return not any(e.resource == resource and namespace not in e.namespaces for e in self.missing)
 
     def notes(self) -> list[str]:
-        """Return what is missing, and what would show it."""
+        """Return what is missing, and what would show it: the rights first, last what matters most."""
         charges = [] if self.has_charges else [f"charges of pods that are still to start are unknown: {ASK}"]
-        return [*self._of_kinds(), *charges]
+        first, *others = self._of_kinds() or [""]
+        return [first, *charges, *others] if others else [*charges, *filter(None, [first])]
 
     def _of_kinds(self) -> list[str]:
         if not self.missing:
