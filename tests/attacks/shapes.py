@@ -70,7 +70,7 @@ def salted(body: bytes, salt: int) -> bytes:
 
 def again(body: bytes, number: int) -> bytes:
     """Make a review of the same shape and size that is different where `salted` makes it different; 0: the same."""
-    return body.replace(b"z", (b"z", b"q", b"j")[number])
+    return body.replace(b"z", (b"z", b"q", b"j", b"x", b"w", b"v")[number])
 
 
 def mark(**changes: object) -> str:
