@@ -101,8 +101,8 @@ class Coverage:
     def notes(self) -> list[str]:
         """Return what is missing, and what would show it: the rights first, last what matters most."""
         charges = [] if self.has_charges else [f"charges of pods that are still to start are unknown: {ASK}"]
-        first, *others = self._of_kinds() or [""]
-        return [first, *charges, *others] if others else [*charges, *filter(None, [first])]
+        kinds = self._of_kinds()
+        return [*kinds[:-1], *charges, *kinds[-1:]]
 
     def _of_kinds(self) -> list[str]:
         if not self.missing:

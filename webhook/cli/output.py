@@ -1,7 +1,4 @@
-"""Output of commands: texts of amounts, JSON and YAML, how a command ends.
-
-Formats numbers the same way in all commands.
-"""
+"""Output of commands: waits, JSON and YAML, how a command ends."""
 
 import errno
 import os
@@ -16,9 +13,7 @@ import msgspec
 
 from webhook import yaml_text
 from webhook.cli.options import Layout
-from webhook.core.model.amounts import column_gpus, escaped, plural, plural_gpus, span
-
-__all__ = ["column_gpus", "plural", "plural_gpus", "span", "wait_text"]
+from webhook.core.model.amounts import escaped, span
 
 
 def wait_text(seconds: float) -> str:

@@ -26,9 +26,8 @@ from webhook.cli.options import (
     of,
     option,
 )
-from webhook.cli.output import plural
 from webhook.cli.policy_diff import from_quotas
-from webhook.core.model.amounts import printable, printable_lines
+from webhook.core.model.amounts import plural, printable, printable_lines
 from webhook.core.model.policy import Policy
 from webhook.policy.build import build
 from webhook.policy.documents import Files, PolicyError, PolicyUnreadable, Problem, read_files

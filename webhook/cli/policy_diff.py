@@ -13,11 +13,10 @@ import click
 import msgspec
 
 from webhook.cli.grid import Grid, Line, number, print_error, prose
-from webhook.cli.output import plural
 from webhook.cli.screen import Screen
 from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
-from webhook.core.model.amounts import UNLIMITED, Namespace, NodeName, format_gpus, printable
+from webhook.core.model.amounts import UNLIMITED, Namespace, NodeName, format_gpus, plural, printable
 from webhook.core.model.decision import as_asked
 from webhook.core.model.demand import Demand
 from webhook.core.model.policy import Policy

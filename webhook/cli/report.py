@@ -24,8 +24,9 @@ from webhook.cli.options import (
     of,
     table_or_json_option,
 )
-from webhook.cli.output import plural, to_json
+from webhook.cli.output import to_json
 from webhook.cli.screen import Screen
+from webhook.core.model.amounts import plural
 
 MOST_ROWS: Final = 10_000
 OTHERS: Final = "others"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import msgspec
 
 from webhook.cli.live_cluster import COMPLETE, Coverage
-from webhook.cli.output import plural, span
 from webhook.cluster.reads.listing import ReadScope
 from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
+from webhook.core.model.amounts import plural, span
 from webhook.core.model.policy import Mode, Policy
-from webhook.core.world.listed_charges import assume_marked
+from webhook.core.world.listed_charges import assume_charges
 from webhook.core.world.nameless import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
 from webhook.files import InputError
@@ -220,7 +220,7 @@ async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[
             missing = tuple([ReadScope(kind, is_all=False) for kind in left_out if kind != keys.TEAM_LEDGERS])
             coverage = Coverage(missing, has_charges=keys.TEAM_LEDGERS not in left_out)
             if not coverage.has_charges:
-                assume_marked(world)
+                assume_charges(world, None)
             yield WatchedWorld(world, feed.readiness, coverage)
         finally:
             feeding.cancel()

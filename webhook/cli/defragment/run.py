@@ -17,7 +17,7 @@ from webhook.cli.defragment.command import Options
 from webhook.cli.explain.reclaim import ClusterDetails, DetailsRequest, Evictions, node_holds_of, read_details
 from webhook.cli.grid import Grid, Line, number, print_error
 from webhook.cli.options import columns, is_colored
-from webhook.cli.output import plural, plural_gpus, to_data
+from webhook.cli.output import to_data
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import (
     Objects,
@@ -60,6 +60,8 @@ from webhook.core.model.amounts import (
     exact_units,
     format_gpus,
     parse_amount,
+    plural,
+    plural_gpus,
 )
 from webhook.core.model.decision import as_asked
 from webhook.core.model.pod import NO_UID, Pod

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from webhook.cli.output import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
-from webhook.core.model.amounts import printable
+from webhook.core.model.amounts import plural, printable
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report

@@ -16,9 +16,8 @@ from certs.authority import (
     why_unusable,
 )
 from webhook.cli.doctor.checks import Check, Finding, Process, missing_right, ok, skipped, unknown, wrong
-from webhook.cli.output import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
-from webhook.core.model.amounts import UNASSIGNED, Namespace, printable
+from webhook.core.model.amounts import UNASSIGNED, Namespace, plural, printable
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.objects import keys
 from webhook.kube.objects.keys import ServerVersion, why_too_old

@@ -21,7 +21,7 @@ from webhook.cli.grid import Grid, prose
 from webhook.cli.live_cluster import published_policy
 from webhook.cli.manifests import read
 from webhook.cli.options import columns, is_colored
-from webhook.cli.output import plural, to_data
+from webhook.cli.output import to_data
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import default_kubeconfig
 from webhook.cluster.api.client import ClusterError, connect
@@ -36,6 +36,7 @@ from webhook.cluster.reads.installation import (
     read_installation,
     read_static_registration,
 )
+from webhook.core.model.amounts import plural
 from webhook.core.model.policy import Policy
 from webhook.files import InputError
 from webhook.kube.ledger.reports import Report

@@ -10,12 +10,11 @@ from typing import Final, Literal, assert_never
 from webhook.cli.defragment.run import gpu_hours, hours_text
 from webhook.cli.explain.reclaim import ClusterDetails, EvictedFor, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, PodState, Subject
-from webhook.cli.output import plural, plural_gpus
 from webhook.core.defragment.candidates import Move, Room
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.line_places import UnknownStart
 from webhook.core.explain.line_rows import QueueRow
-from webhook.core.model.amounts import NodeName, format_gpus, place_text, printable, span
+from webhook.core.model.amounts import NodeName, format_gpus, place_text, plural, plural_gpus, printable, span
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.reasons import Code, Reason

@@ -18,13 +18,23 @@ from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing, PodState
 from webhook.cli.grid import Grid, number, prose
 from webhook.cli.grid import Line as Text
-from webhook.cli.output import column_gpus, plural, plural_gpus
 from webhook.cli.screen import Part, Screen
 from webhook.core.admission.domain_rules import DomainSteps
 from webhook.core.admission.queueing import QUEUE_MODE
 from webhook.core.explain.explanation import Explanation, NodeStep, PoolStep
 from webhook.core.model import decision as decision_annotation
-from webhook.core.model.amounts import CPU, MEMORY, Unlimited, agreeing, amount_text, format_limit, printable
+from webhook.core.model.amounts import (
+    CPU,
+    MEMORY,
+    Unlimited,
+    agreeing,
+    amount_text,
+    column_gpus,
+    format_limit,
+    plural,
+    plural_gpus,
+    printable,
+)
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Decision, DecisionAnnotation, Deny, Outcome
 from webhook.core.model.demand import Demand

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from webhook.cli.defragment.run import read_movement
 from webhook.cli.explain.reclaim import Evictions
-from webhook.cli.output import plural
 from webhook.cli.world_source import Objects
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.domain_rules import DomainSteps, domain_steps
@@ -21,7 +20,7 @@ from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.pod_rows import idle_text, stage_text
 from webhook.core.explain.policy_replay import requester_of
 from webhook.core.line.gangs import GangPlan
-from webhook.core.model.amounts import GangId, Namespace, Uid
+from webhook.core.model.amounts import GangId, Namespace, Uid, plural
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.pod import CONTROLLER
 from webhook.core.world.world import World

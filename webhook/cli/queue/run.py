@@ -16,7 +16,7 @@ import msgspec
 from webhook.cli.explain.reclaim import Evictor
 from webhook.cli.grid import Column, Grid, Kind, Line
 from webhook.cli.options import columns, is_colored
-from webhook.cli.output import plural, plural_gpus, to_data
+from webhook.cli.output import to_data
 from webhook.cli.queue.command import Options
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import (
@@ -31,7 +31,18 @@ from webhook.cli.world_source import (
 )
 from webhook.core.explain.line_places import RangeScores, Run
 from webhook.core.explain.line_rows import Past, QueueRow
-from webhook.core.model.amounts import ONE_GPU, Namespace, TeamName, Uid, User, agreeing, exact_units, format_gpus
+from webhook.core.model.amounts import (
+    ONE_GPU,
+    Namespace,
+    TeamName,
+    Uid,
+    User,
+    agreeing,
+    exact_units,
+    format_gpus,
+    plural,
+    plural_gpus,
+)
 from webhook.core.model.decision import Deny
 from webhook.core.world.world import World
 from webhook.history.reader import read_run_times

@@ -12,11 +12,10 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 
 from webhook.cli.grid import Grid, Line, number
-from webhook.cli.output import plural
 from webhook.cli.screen import Screen
 from webhook.core.admission.queueing import as_requested
 from webhook.core.model import decision as decision_annotation
-from webhook.core.model.amounts import Namespace, TeamName, Uid, User, agreeing
+from webhook.core.model.amounts import Namespace, TeamName, Uid, User, agreeing, plural
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import as_asked
 from webhook.core.model.pod import Pod

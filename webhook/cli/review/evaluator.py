@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from webhook.cli.output import plural
 from webhook.cli.review.answers import AmpleNodes
 from webhook.cli.review.results import ExistingPods, GpuLines, Place, PodGroup, PodGroups, ReviewWarning, WorkloadResult
 from webhook.core.admission.pod_rules import NO_SURGE
 from webhook.core.devices.claim_users import ClaimKey, GroupEntry
-from webhook.core.model.amounts import UNASSIGNED, GangId, Namespace, TeamName, Uid
+from webhook.core.model.amounts import UNASSIGNED, GangId, Namespace, TeamName, Uid, plural
 from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit

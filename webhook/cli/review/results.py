@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, assert_never
 
 import msgspec
 
-from webhook.cli.output import plural
 from webhook.core.model.amounts import (
     NodeName,
     ResourceName,
@@ -22,6 +21,7 @@ from webhook.core.model.amounts import (
     gpus_text,
     ordinal,
     place_text,
+    plural,
     plural_gpus,
 )
 from webhook.core.model.constraints import Tier

@@ -9,9 +9,10 @@ from typing import Annotated
 import msgspec
 
 from webhook.cli.grid import Column, Grid, Line, number
-from webhook.cli.output import plural, wait_text
+from webhook.cli.output import wait_text
 from webhook.cli.screen import Screen
 from webhook.cli.simulate.rounds import PolicyResult, Purchase
+from webhook.core.model.amounts import plural
 from webhook.simulation.summary import Interval, Sample, Summary, UnstartedJobs, Waits, interval, over_rounds
 
 

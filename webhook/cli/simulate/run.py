@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from webhook import __version__
 from webhook.cli.options import Layout, columns, is_colored, shows_progress
-from webhook.cli.output import make_folder, plural, span, to_json, wait_text, write_file
+from webhook.cli.output import make_folder, to_json, wait_text, write_file
 from webhook.cli.simulate.command import Options
 from webhook.cli.simulate.inputs import NamedPolicy, TraceInput, Worlds, read_policies, read_trace_input
 from webhook.cli.simulate.plots import SERIES, Plot, bar_plot, curves_of, line_plot
@@ -40,7 +40,7 @@ from webhook.cli.simulate.results import (
 )
 from webhook.cli.simulate.rounds import Advance, PolicyResult, Rounds
 from webhook.cli.world_source import WorldError, origin_of
-from webhook.core.model.amounts import printable
+from webhook.core.model.amounts import plural, printable, span
 from webhook.simulation.summary import Interval
 from webhook.simulation.traces.load import shares_of
 

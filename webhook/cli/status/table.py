@@ -10,12 +10,11 @@ from rich.text import Text
 
 from webhook.cli.grid import Column, Grid, Line, listing, number, prose
 from webhook.cli.options import UNBOUNDED
-from webhook.cli.output import column_gpus, plural
 from webhook.cli.screen import Screen
 from webhook.cli.status.report import GpuPicture
 from webhook.core.explain.node_rows import NodeRow
 from webhook.core.explain.team_rows import Board, DepartmentRow, MinimumRow, ModelRow, TeamRow
-from webhook.core.model.amounts import GpuModel, ResourceName, Units, exact_units, format_limit
+from webhook.core.model.amounts import GpuModel, ResourceName, Units, column_gpus, exact_units, format_limit, plural
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
 _LONG: Final = 10

@@ -33,7 +33,8 @@ from webhook.core.world.world import World
 NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
 """The decision on a pod that takes no GPU."""
 
-_MIRROR, _FOREIGN = Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # access to an enum member costs 0.1 us
+# access to an enum member costs 0.1 us
+_MANAGED, _MIRROR, _FOREIGN = Handling.MANAGED, Handling.MIRROR, Handling.FOREIGN_SCHEDULER
 _TOLERATES_HELD = Reason(
     Code.HELD_ROOM,
     "the pod tolerates {taint}, which only Fairgate gives to waiting pods: remove that toleration",
@@ -116,7 +117,6 @@ def _opens_held_room(toleration: Toleration) -> bool:
 # Placement follows it.
 
 
-_MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # access to an enum member costs 0.1 us
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 _NO_POOLS: Final = Pools(())
 _NO_REASONS: Final[tuple[Reason, ...]] = ()

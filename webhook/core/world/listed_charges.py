@@ -30,10 +30,18 @@ class ListedCharges:
         for uid in before.keys() - flights.keys():
             if not any(uid in each for each in self._ledgers.values()):
                 self._world.drop_reservation(uid)
-        assume_listed(self._world, flights.values())
+        _assume_listed(self._world, flights.values())
 
 
-def assume_listed(world: World, flights: Iterable[InFlightCharge]) -> None:
+def assume_charges(world: World, listed: Iterable[InFlightCharge] | None) -> None:
+    """Charge what no pod shows yet: what ledgers list, or what can be known where none can be read (None)."""
+    if listed is None:
+        _assume_marked(world)
+    else:
+        _assume_listed(world, listed)
+
+
+def _assume_listed(world: World, flights: Iterable[InFlightCharge]) -> None:
     """Charge what ledgers list, each once: a pod in line on the node that keeps its room, with what it asks for."""
     held = world.fleet.tainted(HELD)
     for flight in flights:
@@ -44,7 +52,7 @@ def assume_listed(world: World, flights: Iterable[InFlightCharge]) -> None:
             world.assume(flight._replace(pod=pod, node=kept_for(waiting, held) or flight.node))
 
 
-def assume_marked(world: World) -> None:
+def _assume_marked(world: World) -> None:
     """Charge the pods in line for which a node keeps room, where no ledger can be read."""
     held = world.fleet.tainted(HELD)
     for waiting in list(world.waiting.all()) if held else ():

@@ -34,7 +34,7 @@ from webhook.core.model.node import Autoscaler, Node
 from webhook.core.model.pod import Handling, Pod, PriorityTriple, Resident
 from webhook.core.quota.charges import InFlightCharge
 from webhook.core.quota.shares import HIDDEN, hidden_namespace, is_hidden
-from webhook.core.world.listed_charges import assume_listed, assume_marked
+from webhook.core.world.listed_charges import assume_charges
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -407,10 +407,7 @@ class Unnamed(NamedTuple):
 
         The sums are newer than the anonymous world: its pods beyond them have ended since, or have a name by now.
         """
-        if self.charges is None:
-            assume_marked(world)
-        else:
-            assume_listed(world, self.charges)
+        assume_charges(world, self.charges)
         if self.world is not None:
             self.world.fill(world)
             for each in self.totals:

@@ -239,7 +239,7 @@ class WaitingPods:
 
     def next_place(self, team: TeamName) -> int:
         """Return the place of the next pod of a team; those that are charged already are ahead of no other."""
-        return self.count(team) - self.charged(team).pods + 1
+        return self.count(team) - len(self._charged.get(team, _NO_UNITS)) + 1
 
     def is_in(self, uid: Uid) -> bool:
         """Whether a pod counts in its team's line already, seen or not."""
@@ -355,7 +355,7 @@ def _set_units(index: dict[TeamName, dict[Uid, Units]], team: TeamName, uid: Uid
     if found.get(uid, 0) == gpus:
         return False
     if gpus:
-        index[team] = {**found, uid: gpus}
+        index.setdefault(team, {})[uid] = gpus
     else:
         drop_member(index, team, uid)
     return True

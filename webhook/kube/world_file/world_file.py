@@ -24,7 +24,7 @@ from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.placement.rejecting_nodes import Rejection, Start
 from webhook.core.reclaim.reclaim_pods import Disruption
-from webhook.core.world.listed_charges import assume_listed, assume_marked
+from webhook.core.world.listed_charges import assume_charges
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.files import InputError
@@ -198,10 +198,8 @@ class WorldFile:
             world.set_pod(pod)
         for waiting in self.waiting:
             world.set_waiting(waiting)
-        if self.ledgers:
-            assume_listed(world, (flight for each in self.ledgers for flight in each.record.flights.values()))
-        else:
-            assume_marked(world)
+        listed = [flight for each in self.ledgers for flight in each.record.flights.values()]
+        assume_charges(world, listed if self.ledgers else None)
         for volume in self.bound_volumes:
             world.fleet.labels.set_volume(volume.name, volume.claim, volume.terms)
         for outcome in self.outcomes:

@@ -21,7 +21,6 @@ from rich.text import Text
 from webhook import __version__
 from webhook.cli import codes
 from webhook.cli.grid import Column, Grid, Line, listing, number
-from webhook.cli.output import plural, plural_gpus, span
 from webhook.cli.review.collect import STDIN_NAME
 from webhook.cli.review.results import (
     NOTE,
@@ -38,7 +37,7 @@ from webhook.cli.review.results import (
     findings_of,
 )
 from webhook.cli.screen import Screen
-from webhook.core.model.amounts import gpus_text, printable
+from webhook.core.model.amounts import gpus_text, plural, plural_gpus, printable, span
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Outcome
 from webhook.core.model.reasons import Code
