@@ -39,9 +39,9 @@ from webhook.core.model.demand import Demand, demand_of
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
-from webhook.core.reclaim.costs import Round
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import Round
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.snapshot import pods_within_share, take_snapshot
 from webhook.core.reclaim.victims import FailureBudget, WorkloadId

@@ -27,8 +27,8 @@ from webhook.core.model.constraints import NO_CONSTRAINTS, Tier
 from webhook.core.model.demand import Demand
 from webhook.core.model.pod import Resident
 from webhook.core.placement.best_nodes import best_nodes
-from webhook.core.reclaim.costs import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.victims import Victim, VictimIndex
 

@@ -15,7 +15,7 @@ from tests.charts.helm import CHART
 from tests.charts.readme import readme
 from webhook.cluster.uninstall.survey import Right, Scope, needed_rights
 from webhook.core.model.amounts import ResourceName
-from webhook.core.model.demand import OTHER_DEVICES, PATTERN, looks_like_gpu
+from webhook.core.model.gpu_shares import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.policy import OPERATOR_NAMESPACES, Enforcement, Policy
 from webhook.kube.kinds.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.kube.registration.guards import changed_keys_expression, guards

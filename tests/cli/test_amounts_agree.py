@@ -13,7 +13,7 @@ from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
 from webhook.core.quota.charges import flight_of
 from webhook.core.quota.usage import department_ledger
-from webhook.core.world.listed_charges import assume_listed
+from webhook.core.world.listed_charges import assume_charges
 from webhook.kube.ledger.team_ledger import status_of
 from webhook.observe.metrics import DEPARTMENTS, TEAMS, amounts_of_departments, amounts_of_teams
 from webhook.page.views.teams import EVERYTHING, share_rows
@@ -34,7 +34,7 @@ def place():
     made = world(tree, [node("n0"), node("n1")], held)
     made.set_waiting(waiting("kept", 8))
     uid = Uid(waiting("kept", 8).uid)
-    assume_listed(made, [flight_of(pod(8, uid=uid, name="kept"), Charge(A, Tier.GUARANTEED, gpus(8)))])
+    assume_charges(made, [flight_of(pod(8, uid=uid, name="kept"), Charge(A, Tier.GUARANTEED, gpus(8)))])
     made.set_waiting(waiting("next", 4))
     return made
 

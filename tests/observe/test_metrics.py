@@ -10,7 +10,7 @@ from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.quota.charges import flight_of
-from webhook.core.world.listed_charges import assume_listed
+from webhook.core.world.listed_charges import assume_charges
 from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import Phase
 from webhook.observe.metrics import Metrics
@@ -174,7 +174,7 @@ def test_the_line_is_exported_by_team_with_releases_and_waits():
     have = samples(metrics)
     depth = {team: have[f'fairgate_queue_depth{{team="{team}"}}'] for team in ("vision", "nlp", "unassigned")}
     assert depth == {"vision": "2.0", "nlp": "0.0", "unassigned": "1.0"}
-    assume_listed(
+    assume_charges(
         place, [flight_of(pod(namespace="vision", uid=waiting("a").uid), Charge(VISION, Tier.GUARANTEED, ONE_GPU))]
     )
     charged = {name: samples(metrics)[f'fairgate_queue_{name}{{team="vision"}}'] for name in ("depth", "charged")}

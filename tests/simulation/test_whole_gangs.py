@@ -5,7 +5,7 @@ import yaml
 
 from tests.cases.test_cases import node, pod
 from tests.core.support.make import resident
-from webhook.core.line.gangs import GangPlan
+from webhook.core.line.gang_plans import GangPlan
 from webhook.core.model.amounts import Namespace, Uid
 from webhook.core.model.constraints import MAX_MEMBERS
 from webhook.core.model.decision import Admit

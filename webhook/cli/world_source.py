@@ -23,7 +23,8 @@ from webhook.files import InputError
 from webhook.kube.objects import keys
 from webhook.kube.pod.existing import EndedPod
 from webhook.kube.workloads.expand import flattened
-from webhook.kube.world_file.world_file import Unreadable, parse_objects, read_stream, read_world
+from webhook.kube.world_file.stream import Unreadable, read_stream
+from webhook.kube.world_file.world_file import parse_objects, read_world
 from webhook.policy.watch import load
 from webhook.server.settings import FileWorld, LiveCluster
 

@@ -13,10 +13,10 @@ from webhook.cluster.api.client import ApiError, ClusterError
 from webhook.cluster.writes import evictions
 from webhook.cluster.writes.evictions import Evicted, Later, Refused
 from webhook.core.model.amounts import NodeName, TeamName, Uid, gpus_text, plural_gpus
-from webhook.core.reclaim.costs import Move, NoPlan, Round
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, HeldNodes, NodeHold
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, Round
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.core.starting.line_reclaim import plan_line

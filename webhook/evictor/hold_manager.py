@@ -12,9 +12,9 @@ from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, O
 from webhook.core.model.amounts import NodeName, TeamName, Uid
 from webhook.core.model.node import KeptPlace
 from webhook.core.placement.unused_nodes import NodeChanges
-from webhook.core.reclaim.costs import Move
 from webhook.core.reclaim.evictions import Attempts
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.core.reclaim.reclaim_plan import Move
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.refused_nodes import RefusedNodes
 from webhook.core.reclaim.snapshot import current, holds, is_served, is_short, waits_for

@@ -160,7 +160,7 @@ def _why(gpu_pod: ReclaimPod) -> str:
 # Finds pods that hold GPUs and do not use them: reads utilization, judges, and publishes what is idle.
 #
 # What follows is done elsewhere, by the mark on the pod: reclaim prefers it as a victim, the server's leader demotes
-# it, usage counts it. Evictions are in idle_evictions.py. Without a reading nothing follows.
+# it, usage counts it. Without a reading nothing follows.
 
 
 LOOK_SECONDS: Final = 10.0

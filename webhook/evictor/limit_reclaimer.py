@@ -12,9 +12,9 @@ from typing import Final
 
 from webhook.cluster.api.client import ClusterError
 from webhook.core.model.amounts import NodeName, TeamName, Uid
-from webhook.core.reclaim.costs import NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.holds import Beneficiary, limit_place
 from webhook.core.reclaim.limit_plan import LimitMove, LimitRound
+from webhook.core.reclaim.reclaim_plan import NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.snapshot import take_snapshot
 from webhook.core.starting.line_reclaim import NOTHING, plan_line
 from webhook.evictor.cluster_view import EvictorContext

@@ -10,10 +10,10 @@ from typing import Final
 from webhook.cluster.api.client import ApiError, ClusterError
 from webhook.cluster.writes.evictions import Refused
 from webhook.core.model.amounts import NodeName
-from webhook.core.reclaim.costs import Move, NoPlan, Round
 from webhook.core.reclaim.holds import EvictionTarget, HeldNodes, held_nodes
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, Round
 from webhook.core.reclaim.snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.executor import Executor

@@ -20,9 +20,10 @@ from webhook.core.model.amounts import (
     plural_gpus,
 )
 from webhook.core.model.policy_addons import NotifyKind
-from webhook.core.reclaim.costs import NO_NODES, Move, NoPlan, NotPlanned, Round, loses_no_work
+from webhook.core.reclaim.costs import loses_no_work
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget
 from webhook.core.reclaim.limit_plan import LimitMove
+from webhook.core.reclaim.reclaim_plan import NO_NODES, Move, NoPlan, NotPlanned, Round
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.refused_nodes import unseen_text
 from webhook.core.reclaim.snapshot import why_not

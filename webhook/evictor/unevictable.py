@@ -12,10 +12,10 @@ from typing import Final, Generic, TypeVar
 from webhook.cluster.writes.evictions import EvictionObstacle, Later, Refused
 from webhook.core.model.amounts import Namespace, Uid
 from webhook.core.model.constraints import Tier
-from webhook.core.reclaim.costs import Move
 from webhook.core.reclaim.holds import EvictionTarget, own_target, targets_of
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import Move
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 
 _K = TypeVar("_K", bound=str)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from webhook.core.defragment.candidates import Bound, NoMoves
 from webhook.core.model.amounts import ONE_GPU, TeamName, Units
-from webhook.core.reclaim.costs import NoPlan
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.observe.processes import Component, ProcessMetrics
 
 STATES: Final = ("idle", "used", "low", "excused", "unknown", "not_judged")

@@ -12,7 +12,8 @@ from typing import Final
 
 from webhook.core.model.amounts import ONE_GPU, UNLIMITED, GpuModel, Limit, PoolName, ResourceName, TeamName
 from webhook.core.model.constraints import Operator, Requirement, Tier, Toleration
-from webhook.core.model.demand import HAMI_SCHEDULER, SHARES, Shape, Weights
+from webhook.core.model.demand import Shape, Weights
+from webhook.core.model.gpu_shares import HAMI_SCHEDULER, SHARES
 from webhook.core.model.policy import (
     OPERATOR_NAMESPACES,
     Defaults,

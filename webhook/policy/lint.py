@@ -28,7 +28,7 @@ from webhook.core.model.amounts import (
     printable,
 )
 from webhook.core.model.constraints import HELD, NO_CONSTRAINTS, Effect, Taint, Toleration
-from webhook.core.model.demand import DEVICE, REPLICAS, looks_like_gpu
+from webhook.core.model.gpu_shares import DEVICE, REPLICAS, looks_like_gpu
 from webhook.core.model.node import Node
 from webhook.core.model.policy import LabelSelector, Policy, Pool, Team, UnknownGpu, UnknownTeam
 from webhook.core.quota.shares import is_exempt_by_default

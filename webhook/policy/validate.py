@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from webhook.core.model.demand import DEVICE
+from webhook.core.model.gpu_shares import DEVICE
 from webhook.policy import schema
 from webhook.policy.addons import Idle, Notify
 from webhook.policy.documents import Document, FieldPath, Located, Problem, described

@@ -34,11 +34,11 @@ from webhook.core.model.policy import Mode
 from webhook.core.model.reasons import Code
 from webhook.core.placement.fleet import Fleet
 from webhook.core.quota.charges import flight_of
-from webhook.core.reclaim.costs import Move, ReclaimSnapshot
 from webhook.core.reclaim.holds import EvictionTarget, NodeHold, is_limit_place
 from webhook.core.reclaim.limit_plan import LimitMove
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pods import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.snapshot import current, pods_within_share, select_pods, take_snapshot
 from webhook.core.starting.line_reclaim import NOTHING, plan_line

@@ -13,7 +13,7 @@ from typing import Final
 from webhook.core.admission.admission import admit
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.queueing import reasons_never_to_start
-from webhook.core.line.gangs import ended_reservations
+from webhook.core.line.gang_plans import ended_reservations
 from webhook.core.model.amounts import Uid
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, Deny, NotApplicable, Queue, Retry

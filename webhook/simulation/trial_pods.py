@@ -18,7 +18,7 @@ from webhook.core.admission.pod_rules import too_many
 from webhook.core.admission.pools import as_created
 from webhook.core.admission.verification import verify
 from webhook.core.line.entries import Never, entry_of
-from webhook.core.line.gangs import GangPlan
+from webhook.core.line.gang_plans import GangPlan
 from webhook.core.line.judged_gang import judge_gang
 from webhook.core.line.judged_pod import Judged
 from webhook.core.line.line import queued_pod

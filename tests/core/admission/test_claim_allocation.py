@@ -10,7 +10,8 @@ from webhook.core.admission.domain_rules import Allocation, judge_allocation
 from webhook.core.devices.claim_users import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.model.amounts import DEVICE_CLASS, ONE_GPU, Uid
 from webhook.core.model.decision import Deny, NotApplicable, Retry
-from webhook.core.model.demand import ClaimRef, DeviceClass
+from webhook.core.model.demand import ClaimRef
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.pod import Admitted, Handling, NamespaceFacts
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Defaults, UnknownTeam
 from webhook.core.model.reasons import Code

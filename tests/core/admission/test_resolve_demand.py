@@ -20,7 +20,7 @@ from tests.core.support.claims import (
 from webhook.core.admission.pools import resolve_demand
 from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.decision import Deny, Retry
-from webhook.core.model.demand import DeviceClass
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.pod import Handling, Requester
 from webhook.core.model.policy import Defaults, UnknownGpu
 from webhook.core.model.reasons import Code

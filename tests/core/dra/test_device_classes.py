@@ -6,7 +6,8 @@ from tests.core.support import make
 from tests.core.support.claims import SHARED, SHARING, bare, charged, resident, spec, world
 from webhook.core.devices.slices import ClassCondition, Slice, SliceDevice
 from webhook.core.model.amounts import ONE_GPU, PODS
-from webhook.core.model.demand import DeviceClass, demand_of
+from webhook.core.model.demand import demand_of
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.policy.sections import BUILT_IN
 

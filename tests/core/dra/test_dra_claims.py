@@ -25,7 +25,8 @@ from webhook.core.devices.claim_users import AllocatedAt, ClaimKey, GroupEntry
 from webhook.core.devices.claims import ADMIN_ACCESS
 from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.decision import Retry
-from webhook.core.model.demand import ClaimRef, DeviceClass
+from webhook.core.model.demand import ClaimRef
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.pod import Admitted, NamespaceFacts
 from webhook.policy.sections import BUILT_IN
 

@@ -6,7 +6,7 @@ from webhook.core.devices.claim_users import AllocatedAt
 from webhook.core.devices.slices import ClassCondition, Slice, SliceDevice, TaintRule, with_tainted
 from webhook.core.model.amounts import ResourceName
 from webhook.core.model.constraints import Effect, Taint
-from webhook.core.model.demand import DeviceClass
+from webhook.core.model.gpu_shares import DeviceClass
 
 
 def test_claims_and_requests_share_the_devices_of_a_node():

@@ -13,7 +13,8 @@ from webhook.core.explain.explanation import explain
 from webhook.core.model.amounts import Namespace, NodeName, ResourceName, Uid
 from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.demand import ClaimRef, DeviceClass
+from webhook.core.model.demand import ClaimRef
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.reasons import Code
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection

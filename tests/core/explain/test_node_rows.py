@@ -9,7 +9,7 @@ from tests.core.support.make import GPU, node, policy, resident, world
 from webhook.core.devices.slices import ClassCondition, Slice, SliceDevice
 from webhook.core.explain.team_rows import board_of
 from webhook.core.model.amounts import ONE_GPU, ResourceName
-from webhook.core.model.demand import DeviceClass
+from webhook.core.model.gpu_shares import DeviceClass
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
 SHARED = ResourceName("nvidia.com/gpu.shared")

@@ -5,16 +5,8 @@ from dataclasses import replace
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member, waiting
 from tests.kept import kept
-from webhook.core.line.gangs import (
-    LATE_SECONDS,
-    ORDERED_SECONDS,
-    READ_SECONDS,
-    SETTLE_SECONDS,
-    UNREAD_SECONDS,
-    GangLine,
-    GangPlan,
-    gang_in_line,
-)
+from webhook.core.line.gang_plans import READ_SECONDS, UNREAD_SECONDS, GangPlan
+from webhook.core.line.gangs import LATE_SECONDS, ORDERED_SECONDS, SETTLE_SECONDS, GangLine, gang_in_line
 from webhook.core.line.line import WaitingEntries
 from webhook.core.model.amounts import GangId
 from webhook.core.model.policy import OnLimit, OnNoRoom

@@ -2,7 +2,7 @@
 
 from tests.core.support.make import policy, team, world
 from tests.core.support.waiting import member
-from webhook.core.line.gangs import READ_SECONDS, READS, READS_OF_TEAM, UNREAD_SECONDS, GangPlan, GangPlans
+from webhook.core.line.gang_plans import READ_SECONDS, READS, READS_OF_TEAM, UNREAD_SECONDS, GangPlan, GangPlans
 from webhook.core.model.amounts import GangId
 
 GANG = GangId("team-a/g")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.support.make import node, policy, resident, team, world
 from tests.core.support.waiting import member
 from tests.examples import examples
-from webhook.core.line.gangs import GangPlan
+from webhook.core.line.gang_plans import GangPlan
 from webhook.core.model.policy import OnLimit, OnNoRoom
 from webhook.core.starting.starts import AssumedStarts
 

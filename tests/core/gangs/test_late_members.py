@@ -8,7 +8,7 @@ from tests.core.support.make import gpus, node, pod, policy, resident, team, wor
 from tests.core.support.waiting import member, waiting
 from tests.examples import examples
 from webhook.core.admission.admission import admit
-from webhook.core.line.gangs import GangPlan, ended_reservations
+from webhook.core.line.gang_plans import GangPlan, ended_reservations
 from webhook.core.model.amounts import GangId
 from webhook.core.model.constraints import Gang, Tier
 from webhook.core.model.decision import Admit, Queue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.demand import DeviceClass, age_order
+from webhook.core.model.gpu_shares import DeviceClass, age_order
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.demand import closest_name, looks_like_gpu
+from webhook.core.model.gpu_shares import closest_name, looks_like_gpu
 
 GPUS = [
     "nvidia.com/gpu",

@@ -11,7 +11,7 @@ from webhook.core.admission.workload_fit import Part, fit_problems
 from webhook.core.model.amounts import CPU, MEMORY, ONE_GPU, PODS, GpuModel, NodeName
 from webhook.core.model.constraints import Constraints, NodeTerm, Tier
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.demand import PRODUCT, slice_of
+from webhook.core.model.gpu_shares import PRODUCT, slice_of
 from webhook.core.model.policy import Mode, PlacementRules, ReclaimRules, Share
 from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.reclaim.reclaim_index import ReclaimIndex

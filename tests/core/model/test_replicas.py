@@ -13,7 +13,7 @@ from webhook.core.admission.workload_fit import Part, fit_problems
 from webhook.core.model.amounts import ONE_GPU, GpuModel, NodeName
 from webhook.core.model.constraints import Constraints, Tier
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.model.demand import PRODUCT, REPLICAS, replica_slice, replica_slices, replicas_by, replicas_of
+from webhook.core.model.gpu_shares import PRODUCT, REPLICAS, replica_slice, replica_slices, replicas_by, replicas_of
 from webhook.core.model.policy import Mode, PlacementRules, Share
 from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.tiers.tier_changes import tier_changes

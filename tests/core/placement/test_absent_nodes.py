@@ -5,7 +5,7 @@ from tests.core.support.outcomes import outcome_of, selecting
 from webhook.core.devices.slices import Slice, SliceDevice
 from webhook.core.model.amounts import Namespace, NodeName, ResourceName
 from webhook.core.model.constraints import Constraints
-from webhook.core.model.demand import DeviceClass
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.reasons import Code
 from webhook.core.placement.rejecting_nodes import ABSENT_SECONDS

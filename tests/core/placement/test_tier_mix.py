@@ -10,8 +10,8 @@ from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.constraints import NO_CONSTRAINTS, Tier
 from webhook.core.placement.best_nodes import best_nodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.costs import ReclaimSnapshot
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.victims import VictimIndex
 
 TIERS = st.sampled_from(list(Tier))

@@ -6,9 +6,9 @@ from tests.core.support.departments import department
 from tests.core.support.make import gpus, node, policy, resident, team, world
 from tests.core.support.scenes import gone, scene, victim, waiting
 from webhook.core.model.amounts import TeamName
-from webhook.core.reclaim.costs import DepartmentOrder
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import DepartmentOrder
 from webhook.core.reclaim.snapshot import take_snapshot
 
 B = TeamName("team-b")  # the team of waiting pods

@@ -12,8 +12,8 @@ from tests.examples import examples
 from webhook.core.model.amounts import GangId
 from webhook.core.model.constraints import DomainRequest
 from webhook.core.placement.domains import MAX_ROOMS
-from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victims import VictimCost
 

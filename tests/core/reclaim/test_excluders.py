@@ -7,9 +7,9 @@ from tests.core.support.scenes import APART, APP, NOW, causes, gone, like, scene
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
 from webhook.core.placement.pod_counts import PlacedPod, PodCounts
-from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.excluders import MOST
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victims import GuardId
 

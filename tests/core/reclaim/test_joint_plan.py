@@ -11,8 +11,8 @@ from tests.core.support.scenes import APART, APP, NOW, causes, cheapest, gone, s
 from tests.examples import examples
 from webhook.core.model.amounts import TeamName
 from webhook.core.reclaim import joint_plan
-from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.victims import GuardId, VictimCost
 
 # -- what one after the other would miss

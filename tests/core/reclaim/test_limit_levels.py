@@ -3,7 +3,7 @@
 from tests.core.support import claims
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, policy, resident, team, world
-from webhook.core.reclaim.limit_plan import is_anything_borrowed, level_names, limit_levels
+from webhook.core.reclaim.limit_victims import is_anything_borrowed, level_names, limit_levels
 
 TREE = tree_policy(left=department("left", "top", limit_=9), top=department("top", limit_=20), team_limit=6)
 

@@ -9,8 +9,8 @@ from tests.core.support.scenes import NOW, causes, scene, victim
 from tests.core.support.scenes import waiting as charged
 from tests.examples import examples
 from webhook.core.model.amounts import Uid
-from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.limit_plan import plan_limits
+from webhook.core.reclaim.reclaim_plan import NoPlan
 
 TREE = ("team team-b", "department left", "department top")
 

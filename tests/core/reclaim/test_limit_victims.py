@@ -10,7 +10,7 @@ from tests.core.support.scenes import NOW, victim
 from tests.examples import examples
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.costs import CostScale
-from webhook.core.reclaim.limit_plan import ROWS, cheapest_under
+from webhook.core.reclaim.limit_victims import ROWS, cheapest_under
 
 ORDER = tuple(ReclaimCost)
 

@@ -1,7 +1,7 @@
 """What a waiting pod may override, the least first."""
 
 from tests.core.support.scenes import NOW, scene, victim, waiting
-from webhook.core.reclaim.costs import NO_OVERRIDES, Overrides, overrides_of
+from webhook.core.reclaim.reclaim_plan import NO_OVERRIDES, Overrides, overrides_of
 from webhook.core.reclaim.victims import GuardId, Remaining, WorkloadId
 
 GUARDED = {"left": {GuardId("pdb"): 0}, "budget_seconds": 300}

@@ -12,8 +12,8 @@ from webhook.core.model.amounts import UNLIMITED, NodeName, TeamName
 from webhook.core.model.constraints import Constraints, NodeTerm
 from webhook.core.placement.pod_counts import PodCounts
 from webhook.core.reclaim import reclaim
-from webhook.core.reclaim.costs import Hold, NoPlan
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Hold, NoPlan
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.victims import GuardId, VictimIndex
 

@@ -8,9 +8,9 @@ from tests.core.support.make import node, policy, team, world
 from tests.core.support.reclaim_pods import reclaim_pod
 from webhook.core.model.constraints import Tier
 from webhook.core.model.policy import Enforcement
-from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.reclaim_pods import SchedulerReport
 from webhook.core.reclaim.snapshot import WHY_NOT, Impossible, Possible, RoomKept, outlook
 

@@ -13,9 +13,9 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed
 from tests.core.support.waiting import member
 from webhook.core.model.amounts import NodeName
 from webhook.core.model.policy import LabelSelector, ReclaimRules
-from webhook.core.reclaim.costs import Move, NoPlan
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan
 from webhook.core.reclaim.reclaim_pods import Disruption, SchedulerReport
 from webhook.core.reclaim.snapshot import (
     CHARGED_SECONDS,

@@ -11,8 +11,8 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed
 from tests.examples import examples
 from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.placement.unused_nodes import NodeChanges
-from webhook.core.reclaim.costs import Move, NoPlan
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan
 from webhook.core.reclaim.reclaim_pods import SchedulerReport
 from webhook.core.reclaim.refused_nodes import (
     LOOKS_FREE_SECONDS,

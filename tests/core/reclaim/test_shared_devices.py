@@ -11,10 +11,10 @@ from tests.core.support.reclaim_pods import NOW
 from webhook.core.devices.claim_users import ClaimKey
 from webhook.core.model.amounts import GangId, NodeName, TeamName
 from webhook.core.model.demand import ClaimRef
-from webhook.core.reclaim.costs import NO_OVERRIDES, NoPlan
-from webhook.core.reclaim.limit_plan import cheapest_under
+from webhook.core.reclaim.limit_victims import cheapest_under
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import NO_OVERRIDES, NoPlan
 from webhook.core.reclaim.reclaim_pods import (
     NO_SHARING,
     Going,

@@ -13,9 +13,10 @@ from tests.examples import examples
 from webhook.core.model.amounts import ONE_GPU, GangId, WorkloadName
 from webhook.core.model.pod import Replica
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.costs import NO_OVERRIDES, Surplus, Trim
-from webhook.core.reclaim.limit_plan import cheapest_under
+from webhook.core.reclaim.costs import Surplus, Trim
+from webhook.core.reclaim.limit_victims import cheapest_under
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import NO_OVERRIDES
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victims import VictimCost, share_used
 from webhook.core.world.minimums import Minimums

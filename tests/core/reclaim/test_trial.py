@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.core.support.make import GPU
 from tests.core.support.scenes import scene, victim, waiting
 from webhook.core.model.amounts import TeamName
-from webhook.core.reclaim.costs import Move, NoPlan, NotPlanned
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned
 from webhook.core.reclaim.trial import Trial
 
 FULL = [victim("a", 4), victim("c", 4, team="team-c")]

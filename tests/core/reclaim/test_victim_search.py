@@ -21,8 +21,9 @@ from tests.core.support.scenes import (
 )
 from webhook.core.model.amounts import UNLIMITED, TeamName
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.costs import CostScale, NoPlan
+from webhook.core.reclaim.costs import CostScale
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.victims import NEVER, GuardId
 
 

@@ -6,7 +6,8 @@ from tests.core.support import make
 from webhook.core.admission.pools import resolve_demand
 from webhook.core.devices.claim_users import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.model.amounts import ONE_GPU
-from webhook.core.model.demand import ClaimRef, DeviceClass
+from webhook.core.model.demand import ClaimRef
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.policy.sections import BUILT_IN
 
 GPU_CLASS = DeviceClass("gpu.nvidia.com", mentions_gpus=True)

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from tests.core.support.make import gpus
 from tests.core.support.scenes import NOW, scene, victim, waiting
 from webhook.core.model.amounts import TeamName
-from webhook.core.reclaim.limit_plan import Entitled, LimitLevel
+from webhook.core.reclaim.limit_plan import Entitled
+from webhook.core.reclaim.limit_victims import LimitLevel
 
 TEAMS = ("team-a", "team-b", "team-c")
 LEVELS = {

@@ -12,7 +12,7 @@ from webhook.core.model.policy import LabelSelector, ReclaimCost
 from webhook.core.model.topology import AffinityRule
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.pod_counts import PlacedPod, PodCounts
-from webhook.core.reclaim.costs import ReclaimSnapshot
+from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pods import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.victims import NEVER, GuardId, Victim, VictimCost, VictimIndex
 

@@ -7,7 +7,7 @@ from webhook.core.model.amounts import NodeName, TeamName, Uid
 from webhook.core.model.constraints import HELD, Effect, Taint, Tier
 from webhook.core.model.decision import Charge
 from webhook.core.quota.charges import flight_of
-from webhook.core.world.listed_charges import ListedCharges, assume_listed, assume_marked
+from webhook.core.world.listed_charges import ListedCharges, assume_charges
 from webhook.core.world.waiting_pods import WaitingPod
 
 A = TeamName("team-a")
@@ -37,14 +37,14 @@ def test_a_listed_charge_counts_until_its_ledger_lists_it_no_longer():
 
 def test_a_pod_that_was_read_counts_once():
     place = world(residents=[resident(8, uid="w", node="n0")])
-    assume_listed(place, [flight()])
+    assume_charges(place, [flight()])
     assert (place.usage(A).total, place.usage(A).reserved) == (gpus(8), 0)
 
 
 def test_a_charged_pod_in_line_is_both_and_has_the_node_that_keeps_its_room():
     place = world(nodes=[node("n0"), HELD_NODE])
     place.set_waiting(waiting(holds=("h0", "h1")))
-    assume_listed(place, [flight()])
+    assume_charges(place, [flight()])
     assert place.node_of(Uid("w")) == NodeName("n1")
     assert (place.waiting.charged(A), place.waiting.uncharged(A)) == ((1, gpus(8)), (0, 0))
     place.drop_reservation(Uid("w"))
@@ -54,7 +54,7 @@ def test_a_charged_pod_in_line_is_both_and_has_the_node_that_keeps_its_room():
 def test_without_ledgers_a_pod_is_charged_whose_room_a_node_keeps():
     place = world(nodes=[node("n0"), HELD_NODE])
     place.set_waiting(waiting(holds=("h1",)))
-    assume_marked(place)
+    assume_charges(place, None)
     assert (place.usage(A).reserved, place.usage(A).guaranteed) == (gpus(8), gpus(8))
     assert place.usage(A).user("ann") == gpus(8)
 
@@ -62,5 +62,5 @@ def test_without_ledgers_a_pod_is_charged_whose_room_a_node_keeps():
 def test_without_ledgers_a_pod_whose_hold_ended_is_not_charged():
     place = world(nodes=[node("n0")])
     place.set_waiting(waiting(holds=("h1",)))
-    assume_marked(place)
+    assume_charges(place, None)
     assert place.usage(A).total == 0

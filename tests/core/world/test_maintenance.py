@@ -9,8 +9,8 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, indexed
 from webhook.core.explain.node_rows import node_row
 from webhook.core.model.amounts import GpuModel
 from webhook.core.model.policy import Share
-from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.snapshot import largest_room, pods_within_share, take_snapshot
 from webhook.observe.metrics import maintenance_rows
 

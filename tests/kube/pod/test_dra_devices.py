@@ -8,8 +8,8 @@ import pytest
 
 from webhook.core.devices.slices import ClassCondition, SizedDevice, Slice, SliceDevice
 from webhook.core.model.constraints import Effect, Taint
-from webhook.core.model.demand import DeviceClass
-from webhook.kube.pod import devices as dra_devices
+from webhook.core.model.gpu_shares import DeviceClass
+from webhook.kube.pod import slices
 
 GPU = "gpu.nvidia.com"
 
@@ -22,7 +22,7 @@ def read(kind, **manifest):
 def device_class(*expressions, **spec):
     selectors = [{"cel": {"expression": text}} for text in expressions]
     metadata = {"name": "x", "creationTimestamp": None}
-    return read(dra_devices.DeviceClassObject, metadata=metadata, spec={"selectors": selectors, **spec})
+    return read(slices.DeviceClassObject, metadata=metadata, spec={"selectors": selectors, **spec})
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def device_class(*expressions, **spec):
     ],
 )
 def test_plain_conditions_of_a_class_are_read(expression, want):
-    assert dra_devices.conditions_of(device_class(expression)) == want
+    assert slices.conditions_of(device_class(expression)) == want
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_plain_conditions_of_a_class_are_read(expression, want):
     ],
 )
 def test_a_class_concerns_gpus_by_name_resource_or_selector(found, want):
-    assert dra_devices.to_class(found) == want
+    assert slices.to_class(found) == want
 
 
 def test_a_slice_has_qualified_attributes_and_the_taints_that_close_devices():
@@ -82,7 +82,7 @@ def test_a_slice_has_qualified_attributes_and_the_taints_that_close_devices():
         ],
         "sharedCounters": [{"name": "s", "counters": {"memory": {"value": "2Ki"}, "odd": {"value": "?"}}}],
     }
-    found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
+    found = slices.to_slice(read(slices.ResourceSlice, spec=spec))
     memory = f"{GPU} counter memory"
     devices = (
         SliceDevice(GPU, {f"{GPU}/type": "gpu", "x.dev/index": 0}),
@@ -93,7 +93,7 @@ def test_a_slice_has_qualified_attributes_and_the_taints_that_close_devices():
     names = ("a", "b", "c", "d")
     assert found == Slice("n0", f"{GPU}/n0", 3, devices, names=names, counters=((memory, 2048),))
     shared = {**spec, "nodeName": None, "allNodes": True}
-    assert dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=shared)).node == ""
+    assert slices.to_slice(read(slices.ResourceSlice, spec=shared)).node == ""
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_slice_has_qualified_attributes_and_the_taints_that_close_devices():
 )
 def test_a_rule_taints_what_it_selects(selector, effect, want):
     spec = {"deviceSelector": selector, "taint": {"key": "k", "effect": effect}}
-    found = dra_devices.to_taint_rule(read(dra_devices.DeviceTaintRule, spec=spec))
+    found = slices.to_taint_rule(read(slices.DeviceTaintRule, spec=spec))
     assert (None if found is None else found[:3]) == want
 
 
@@ -130,6 +130,6 @@ def test_a_slice_has_the_sizes_of_devices_that_claims_may_share(version):
     }
     if version == "v1beta1":
         spec["devices"] = [{"name": each.pop("name"), "basic": each} for each in spec["devices"]]
-    found = dra_devices.to_slice(read(dra_devices.ResourceSlice, spec=spec))
+    found = slices.to_slice(read(slices.ResourceSlice, spec=spec))
     assert [bool(device.taints) for device in found.devices] == [False, False, True]
     assert found.sized == (SizedDevice("gpu-0", (("memory", Fraction(80 * 2**30)),)),)

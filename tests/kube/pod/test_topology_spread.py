@@ -9,7 +9,7 @@ from tests.kube.support.created import pod_of, resident
 from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.topology import SpreadRule
-from webhook.kube.pod.constraints import read_spreading, rules_for
+from webhook.kube.pod.peer_rules import read_spreading, rules_for
 
 ZONE = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 OF_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}

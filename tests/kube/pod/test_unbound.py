@@ -7,7 +7,7 @@ import pytest
 
 from webhook.core.model.pod import Obstacle
 from webhook.kube.objects import objects
-from webhook.kube.pod.existing import MAX_WHY, read_condition, without_names
+from webhook.kube.pod.unbound import MAX_WHY, read_condition, without_names
 
 KEPT_OFF = "node(s) didn't satisfy existing pods anti-affinity rules"
 TAIL = " preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."

@@ -12,7 +12,8 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.reclaim.reclaim_pods import victim_of
 from webhook.kube.kinds.job_failures import Job, workload_id
 from webhook.kube.objects import objects
-from webhook.kube.pod.existing import MAX_WHY, to_reclaim_pod
+from webhook.kube.pod.existing import to_reclaim_pod
+from webhook.kube.pod.unbound import MAX_WHY
 
 STARTED = "2026-11-21T10:00:00Z"
 SECONDS = 1795255200

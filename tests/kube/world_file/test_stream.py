@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.world_file.world_file import Document, Unreadable, read_stream
+from webhook.kube.world_file.stream import Document, Unreadable, read_stream
 from webhook.yaml_text import read_documents
 
 STREAM = b"""\

@@ -17,7 +17,7 @@ from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
 from webhook.kube.nodes import holds, nodes
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod import devices
+from webhook.kube.pod import devices, slices
 from webhook.kube.pod.existing import to_reclaim_pod
 from webhook.kube.workloads import unknown_kinds
 from webhook.kube.world_file.world_file import parse_world
@@ -29,13 +29,13 @@ STRUCTS = {
     "Node": objects.Node,
     "Namespace": objects.Namespace,
     "PriorityClass": objects.PriorityClass,
-    "DeviceClass": devices.DeviceClassObject,
+    "DeviceClass": slices.DeviceClassObject,
     "ResourceClaim": devices.ResourceClaim,
     "ResourceClaimTemplate": devices.ResourceClaimTemplate,
-    "ResourceSlice": devices.ResourceSlice,
+    "ResourceSlice": slices.ResourceSlice,
     unknown_kinds.KIND: unknown_kinds.Autoscaler,
     nodes.KIND: nodes.PersistentVolume,
-    "DeviceTaintRule": devices.DeviceTaintRule,
+    "DeviceTaintRule": slices.DeviceTaintRule,
     "PodGroup": devices.PodGroup,
     "PodDisruptionBudget": holds.DisruptionBudget,
 }

@@ -13,7 +13,7 @@ import pytest
 from tests import builders as b
 from tests.cli import sample_world
 from tests.page.support.pages import FORM, decided, named, sample_objects, served, state_of, waiting
-from webhook.page.http.view_pages import MOST_BYTES
+from webhook.page.http.templates import MOST_BYTES
 from webhook.page.live.hub import CLIENTS_OF_ONE
 from webhook.page.root import BOUNDS
 from webhook.page.views.teams import Viewer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.page.http.view_pages import LONGEST_LINK, Links, own_address
+from webhook.page.http.templates import LONGEST_LINK, Links, own_address
 
 
 def test_this_view_keeps_its_choices_and_another_one_keeps_the_team():

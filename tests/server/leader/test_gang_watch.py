@@ -8,7 +8,8 @@ from tests import builders
 from tests.core.support import make
 from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, staged
-from webhook.core.line.gangs import EndedReservations, GangTimeout
+from webhook.core.line.gang_plans import EndedReservations
+from webhook.core.line.gangs import GangTimeout
 from webhook.core.model.amounts import GangId
 from webhook.core.model.reasons import Statement
 

@@ -9,7 +9,8 @@ import pytest
 from tests.builders import encode, reviewed
 from tests.core.support.make import demand, policy, resident, team, world
 from webhook.core.model.amounts import DEVICE_CLASS, ONE_GPU
-from webhook.core.model.demand import ClaimRef, DeviceClass
+from webhook.core.model.demand import ClaimRef
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.pod import Admitted
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Enforcement
 from webhook.kube.admission.reviews import ReviewError

@@ -20,9 +20,9 @@ from webhook.core.model.decision import Admit
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy, WorkloadKind
 from webhook.core.quota.charges import InFlightCharge
-from webhook.core.reclaim.costs import NoPlan
 from webhook.core.reclaim.holds import NodeHold
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import NoPlan
 from webhook.core.reclaim.reclaim_pods import Disruption, ReclaimPod
 from webhook.core.reclaim.snapshot import Impossible, Outlook, RoomKept, outlook
 from webhook.core.reclaim.victims import FailureBudget, WorkloadId

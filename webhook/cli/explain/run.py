@@ -56,7 +56,7 @@ from webhook.files import InputError
 from webhook.kube.kinds.model import Unknown
 from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import flattened
-from webhook.kube.world_file.world_file import Unreadable, read_stream
+from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.server.settings import FileWorld, LiveCluster
 from webhook.simulation.forecast.forecast import read_line
 

@@ -19,7 +19,7 @@ from webhook.core.defragment.targets import Movement, make_room, target_in_line,
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.pod_rows import idle_text, stage_text
 from webhook.core.explain.policy_replay import requester_of
-from webhook.core.line.gangs import GangPlan
+from webhook.core.line.gang_plans import GangPlan
 from webhook.core.model.amounts import GangId, Namespace, Uid, plural
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.pod import CONTROLLER

@@ -21,7 +21,7 @@ from webhook.kube.kinds.table import kind_table
 from webhook.kube.objects.bounds import shortened
 from webhook.kube.workloads.expand import NOT_JUDGED, expand, judge
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.kube.world_file.world_file import Document
+from webhook.kube.world_file.stream import Document
 from webhook.simulation.trial_pods import (
     Answer,
     GangRole,

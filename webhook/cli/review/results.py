@@ -30,7 +30,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.reasons import Code, Reason, cause_of, refusal_text, waits_for
 from webhook.kube.kinds.model import Budget, BudgetSpentError, PodSet, Workload, mapping, text
-from webhook.kube.world_file.world_file import Document
+from webhook.kube.world_file.stream import Document
 from webhook.simulation.trial_pods import Answer, Template
 
 _BARE: Final = ""

@@ -41,7 +41,7 @@ from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger import TeamLedger, reclaiming
 from webhook.kube.nodes.nodes import to_node
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod import devices
+from webhook.kube.pod import devices, slices
 from webhook.kube.pod.existing import to_reclaim_pod, to_resident
 from webhook.kube.pod.gangs import gang_of_pod_group
 from webhook.kube.pod.outcomes import to_rejection, to_start
@@ -60,21 +60,21 @@ def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
         grouped_kind(
             "deviceclasses",
             keys.DEVICES_API,
-            devices.DeviceClassObject,
+            slices.DeviceClassObject,
             apply=lambda found: _set_class(world, found),
             remove=lambda name: world.set_device_class(name, None),
         ),
         grouped_kind(
             "resourceslices",
             keys.DEVICES_API,
-            devices.ResourceSlice,
+            slices.ResourceSlice,
             apply=lambda found: _set_slice(world, found),
             remove=lambda name: world.set_slice(name, None),
         ),
         grouped_kind(
             "devicetaintrules",
             keys.DEVICES_API,
-            devices.DeviceTaintRule,
+            slices.DeviceTaintRule,
             apply=lambda found: _set_taint_rule(world, found),
             remove=lambda name: world.set_taint_rule(name, None),
             needs_right=False,
@@ -108,8 +108,8 @@ def _claim_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
     )
 
 
-def _set_class(world: World, found: devices.DeviceClassObject) -> bool:
-    world.set_device_class(found.metadata.name, devices.to_class(found), *devices.conditions_of(found))
+def _set_class(world: World, found: slices.DeviceClassObject) -> bool:
+    world.set_device_class(found.metadata.name, slices.to_class(found), *slices.conditions_of(found))
     return True
 
 
@@ -124,13 +124,13 @@ def _set_template(world: World, found: devices.ResourceClaimTemplate) -> bool:
     return True
 
 
-def _set_slice(world: World, found: devices.ResourceSlice) -> bool:
-    world.set_slice(found.metadata.name, devices.to_slice(found))
+def _set_slice(world: World, found: slices.ResourceSlice) -> bool:
+    world.set_slice(found.metadata.name, slices.to_slice(found))
     return True
 
 
-def _set_taint_rule(world: World, found: devices.DeviceTaintRule) -> bool:
-    rule = devices.to_taint_rule(found)
+def _set_taint_rule(world: World, found: slices.DeviceTaintRule) -> bool:
+    rule = slices.to_taint_rule(found)
     if rule is not None:
         world.set_taint_rule(found.metadata.name, rule)
     return rule is not None

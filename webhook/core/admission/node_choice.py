@@ -1,6 +1,6 @@
 """Options, then the node.
 
-The place that a node keeps for a pod: it is sent there, and no other pod is (core/model/kept_place.py).
+The place that a node keeps for a pod: it is sent there, and no other pod is (core/model/node.py).
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from webhook.core.admission.unplaced import demanded_model, model_requirements, 
 from webhook.core.model.amounts import ANY_MODEL, GpuModel, NodeName, ResourceName
 from webhook.core.model.constraints import HELD, NO_CONSTRAINTS, DomainPlace, Operator, Requirement, Tier, Toleration
 from webhook.core.model.decision import NodeChoice
-from webhook.core.model.demand import PRODUCT, REPLICAS, Demand, in_slices, replica_slices, replicas_of, slices_of
+from webhook.core.model.demand import Demand, in_slices
+from webhook.core.model.gpu_shares import PRODUCT, REPLICAS, replica_slices, replicas_of, slices_of
 from webhook.core.model.node import HOSTNAME, NO_MODEL, controller_key
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Mode, Pool

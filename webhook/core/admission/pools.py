@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from webhook.core.model.amounts import NodeName, PoolName, TeamName
 from webhook.core.model.constraints import HELD, Constraints, NodeTerm, Operator, Requirement, Toleration
 from webhook.core.model.decision import Deny, Retry
-from webhook.core.model.demand import closest_name, in_shares
+from webhook.core.model.demand import in_shares
+from webhook.core.model.gpu_shares import closest_name
 from webhook.core.model.node import NODE_LABELS
 from webhook.core.model.pod import Handling, Pod, Requester
 from webhook.core.model.policy import Policy, Pool, UnknownGpu

@@ -22,7 +22,8 @@ from webhook.core.admission.pools import (
 from webhook.core.model.amounts import ANY_MODEL, PODS, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.model.constraints import AMD_PARTITIONING, HELD, Constraints, Operator, Requirement, Toleration
 from webhook.core.model.decision import Retry
-from webhook.core.model.demand import DEVICE, Demand
+from webhook.core.model.demand import Demand
+from webhook.core.model.gpu_shares import DEVICE
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import Mode, Pool, Team

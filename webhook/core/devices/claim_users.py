@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from webhook.core.devices.slices import NO_FACTS, ClassCondition, ClassFacts, DevicePart, DeviceSizes, with_tainted
 from webhook.core.model.amounts import DEVICE_CLASS, ONE_GPU, Namespace, NodeName, ResourceName, Uid, Units, exact_units
 from webhook.core.model.constraints import Toleration
-from webhook.core.model.demand import ClaimRef, Demand, DeviceClass, Weights, age_order, looks_like_gpu
+from webhook.core.model.demand import ClaimRef, Demand, Weights
+from webhook.core.model.gpu_shares import DeviceClass, age_order, looks_like_gpu
 from webhook.core.model.policy import Policy
 
 ALL_DEVICES: Final = 32

@@ -1,6 +1,6 @@
 """ResourceClaims (DRA): which pod uses which claim, and what its pods are charged for.
 
-What the devices count is in device_classes.py. A shared claim is charged to the first of its pods in the world, then to
+What the devices count is in claim_users.py. A shared claim is charged to the first of its pods in the world, then to
 the next, and takes its room once on a node (claim_users.py).
 """
 
@@ -22,7 +22,8 @@ from webhook.core.devices.claim_users import (
 )
 from webhook.core.devices.slices import Slice
 from webhook.core.model.amounts import Namespace, NodeName, ResourceName, Uid, Units, exact_units
-from webhook.core.model.demand import ClaimRef, Demand, DeviceClass, in_shares, in_slices
+from webhook.core.model.demand import ClaimRef, Demand, in_shares, in_slices
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.policy import Policy
 
 ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.amounts import NodeName, ResourceName
 from webhook.core.model.constraints import Taint
-from webhook.core.model.demand import DeviceClass, age_order
+from webhook.core.model.gpu_shares import DeviceClass, age_order
 from webhook.core.model.node import Node
 
 Amounts = Mapping[str, Fraction]

@@ -23,7 +23,7 @@ from webhook.core.model.amounts import (
     exact_units,
 )
 from webhook.core.model.constraints import TIERS, Tier
-from webhook.core.model.demand import weight_at
+from webhook.core.model.gpu_shares import weight_at
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy

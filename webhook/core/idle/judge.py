@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from webhook.core.model.amounts import ONE_GPU, GangId, Namespace, ResourceName, TeamName, Uid, Units
-from webhook.core.model.demand import replicas_by, slice_of
+from webhook.core.model.gpu_shares import replicas_by, slice_of
 from webhook.core.model.node import Node
 from webhook.core.model.policy_addons import IdleRules, IdleTerms, SeriesLabels, UtilizationMetric
 from webhook.core.reclaim.reclaim_pods import ReclaimPod, Sharing

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.amounts import HOST_PORT, GpuModel, NodeName, ResourceName, TeamName, Uid, Units, exact_units
 from webhook.core.model.constraints import HELD, Taint
-from webhook.core.model.demand import DEVICE, Demand, Weights, replica_slice, replicas_by, slice_of, weight_at
+from webhook.core.model.demand import Demand, Weights
+from webhook.core.model.gpu_shares import DEVICE, replica_slice, replicas_by, slice_of, weight_at
 
 
 class Autoscaler(StrEnum):

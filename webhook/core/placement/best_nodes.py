@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.amounts import ONE_GPU, GpuModel, NodeName, ResourceName
 from webhook.core.model.constraints import Tier
-from webhook.core.model.demand import Demand, weight_at
+from webhook.core.model.demand import Demand
+from webhook.core.model.gpu_shares import weight_at
 from webhook.core.model.policy import Policy
 from webhook.core.placement.devices import lowest_slot, lowest_slots
 from webhook.core.placement.fleet import Fleet

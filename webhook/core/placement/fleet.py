@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from webhook.core.model.amounts import HOST_PORT, GpuModel, NodeName, ResourceName, Uid
 from webhook.core.model.constraints import HELD, Constraints, Operator, Requirement
-from webhook.core.model.demand import REPLICAS, Demand, PerDevice, replica_slice
+from webhook.core.model.demand import Demand, PerDevice
+from webhook.core.model.gpu_shares import REPLICAS, replica_slice
 from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
 from webhook.core.model.topology import Domains

@@ -205,7 +205,7 @@ class AppliedLimit:
 
     `user` and `model` restrict it to a user or a GPU model; None means the whole team. `level` is the department whose
     limit it is; None for a limit of the team. `per` completes "limit" in messages. A limit with `is_per_pod` applies to
-    each pod alone, the others to the sum of all pods. `kept` is room that a borrowing pod must leave (kept_room.py).
+    each pod alone, the others to the sum of all pods. `kept` is room that a borrowing pod must leave (`KeptRoom`).
     """
 
     code: Code

@@ -14,7 +14,8 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.topology import AffinityRule
 from webhook.core.placement.pod_counts import PlacedPod
 from webhook.core.placement.topology_rules import TopologyRequest, domains_of, evaluate_topology
-from webhook.core.reclaim.costs import CostScale, DevicesAfter, ReclaimSnapshot
+from webhook.core.reclaim.costs import CostScale, DevicesAfter
+from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.victim_search import VictimChoice, clear, shortfall
 from webhook.core.reclaim.victims import NOWHERE, Victim

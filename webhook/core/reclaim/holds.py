@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Protocol
 from webhook.core.model.amounts import GangId, Namespace, NodeName, Uid
 from webhook.core.model.node import KeptPlace
 from webhook.core.model.policy import LabelSelector, Policy, UnknownTeam
-from webhook.core.reclaim.costs import Move
 from webhook.core.reclaim.limit_plan import LimitMove
+from webhook.core.reclaim.reclaim_plan import Move
 
 _LIMIT: Final = "limit "
 """In the place of a node's name where room is kept under limits; no node has a name with a space."""

@@ -10,16 +10,8 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.amounts import GangId, NodeName, Units
 from webhook.core.model.demand import Demand
-from webhook.core.reclaim.costs import (
-    NO_DEVICES,
-    NO_OVERRIDES,
-    CostBounds,
-    Effort,
-    Move,
-    NoPlan,
-    NotPlanned,
-    ReclaimSnapshot,
-)
+from webhook.core.reclaim.costs import NO_DEVICES, CostBounds, Effort
+from webhook.core.reclaim.reclaim_plan import NO_OVERRIDES, Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victim_search import VictimChoice, clear, missing_gpus, missing_on, shortfall

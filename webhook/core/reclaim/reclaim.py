@@ -17,8 +17,9 @@ from webhook.core.model.constraints import DomainLevel, DomainRequest, asked_lev
 from webhook.core.model.demand import Demand
 from webhook.core.placement.domains import DomainRoom, EqualPods, domain_rooms
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.costs import Effort, Move, NoPlan, NotPlanned, ReclaimSnapshot, Round
+from webhook.core.reclaim.costs import Effort
 from webhook.core.reclaim.joint_plan import EFFORT, MOST, Outcome, is_served, plan_together, rank_of, repeat
+from webhook.core.reclaim.reclaim_plan import Move, NoPlan, NotPlanned, ReclaimSnapshot, Round
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.trial import Trial
 from webhook.core.reclaim.victims import VictimIndex

@@ -12,10 +12,10 @@ from webhook.core.model.amounts import GangId, NodeName, ResourceName, TeamName,
 from webhook.core.model.constraints import ANY_HOLD, Tier
 from webhook.core.model.policy_addons import IdleAction
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.costs import DepartmentOrder, Hold, Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import DepartmentOrder, Hold, Move, NoPlan, NotPlanned, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pods import ReclaimPod, Sharing
 from webhook.core.reclaim.refused_nodes import RefusedNodes, unseen_text
 from webhook.core.tiers.tier_changes import tier_changes

@@ -15,21 +15,17 @@ from webhook.core.model.policy import ReclaimCost
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.pod_counts import PlacedPod
 from webhook.core.placement.topology_rules import TopologyRequest, evaluate_topology
-from webhook.core.reclaim.costs import (
-    CostBounds,
-    CostScale,
-    DevicesAfter,
-    Group,
+from webhook.core.reclaim.costs import CostBounds, CostScale, DevicesAfter, Group, Surplus
+from webhook.core.reclaim.excluders import Excluders
+from webhook.core.reclaim.reclaim_plan import (
     Move,
     NoPlan,
     NotPlanned,
     Overrides,
     ReclaimSnapshot,
-    Surplus,
     overrides_of,
     waits_past_budgets,
 )
-from webhook.core.reclaim.excluders import Excluders
 from webhook.core.reclaim.reclaim_pods import Going, ReclaimPod
 from webhook.core.reclaim.refused_nodes import ClosedNodes
 from webhook.core.reclaim.victim_search import VictimChoice, clear, departures, missing_gpus, missing_on, shortfall

@@ -404,7 +404,7 @@ class VictimCost(NamedTuple):
     the need, of pods that have work to lose, `lost_work` in GPU units times seconds since the last save, `failures` in
     thousandths of what the victims' workloads may still fail, `over_share` in GPU units squared (the further the
     victims' teams are over their shares, the less), `age` in seconds. `departments` is how late the victims'
-    departments go (department_order.py), `below` how many workloads fall below their minimums (surplus.py), `used` how
+    departments go (`DepartmentOrder`), `below` how many workloads fall below their minimums (`Surplus`), `used` how
     many GPU units victims use, where others are idle and go first by policy; all three come before the criteria, in
     the policy's order.
     """

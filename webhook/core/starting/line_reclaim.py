@@ -21,18 +21,10 @@ from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Team
 from webhook.core.model.reasons import LEVELS
 from webhook.core.quota.charges import InFlightCharge, flight_of
-from webhook.core.reclaim.costs import ReclaimSnapshot
-from webhook.core.reclaim.limit_plan import (
-    Entitled,
-    LevelName,
-    LimitLevel,
-    LimitRound,
-    is_anything_borrowed,
-    level_names,
-    limit_levels,
-    plan_limits,
-)
+from webhook.core.reclaim.limit_plan import Entitled, LimitRound, plan_limits
+from webhook.core.reclaim.limit_victims import LevelName, LimitLevel, is_anything_borrowed, level_names, limit_levels
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pods import ReclaimPod, SchedulerReport
 from webhook.core.reclaim.snapshot import may_take_room, pods_within_share
 from webhook.core.tiers.tier_changes import inside_share

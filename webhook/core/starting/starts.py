@@ -18,7 +18,7 @@ from webhook.core.line.entries import (
     QueueEntry,
     ReclaimPace,
 )
-from webhook.core.line.gangs import as_reservation
+from webhook.core.line.gang_plans import as_reservation
 from webhook.core.line.judged_gang import EntryJudge, ReasonsBehind
 from webhook.core.line.judged_pod import BorrowedRoom, Judged, judge_pod, start_unjudged
 from webhook.core.line.line import WaitingEntries

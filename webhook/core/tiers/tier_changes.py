@@ -151,7 +151,7 @@ def _age(pod: Resident) -> tuple[bool, int, str, str]:
 # Tier changes: which borrowing pods become guaranteed, and which guaranteed pods no longer fit.
 #
 # Both directions use one order: pods that requested never to borrow first, then replicas of minimums, others by age,
-# and replicas beyond minimums last (minimum_first.py). In that order, each pod that still fits into the share is
+# and replicas beyond minimums last. In that order, each pod that still fits into the share is
 # guaranteed; a pod that is too large is skipped and blocks no later one, for it runs all the same. A second look finds
 # nothing to do.
 

@@ -25,7 +25,8 @@ from webhook.core.model.amounts import (
 )
 from webhook.core.model.constraints import TIERS, Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.demand import replicas_of, reweighed
+from webhook.core.model.demand import reweighed
+from webhook.core.model.gpu_shares import replicas_of
 from webhook.core.model.node import Node
 from webhook.core.model.pod import TERMS, Handling, Pod, Resident, RoomUse, Stage, stage_of
 from webhook.core.model.policy import Policy, ReclaimRules, Team

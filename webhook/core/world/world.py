@@ -17,7 +17,7 @@ from webhook.core.devices.slices import ClassCondition, DraSlices, Slice, TaintR
 from webhook.core.model.amounts import GangId, Namespace, NodeName, TeamName, Uid
 from webhook.core.model.constraints import DomainRequest, Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.demand import DeviceClass
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.node import Autoscaler, Node
 from webhook.core.model.pod import NO_LABELS, NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy

@@ -14,8 +14,8 @@ from webhook.cluster.api.client import ClusterError
 from webhook.core.defragment.candidates import Move
 from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.node import KeptPlace
-from webhook.core.reclaim.costs import NoPlan, Round
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
+from webhook.core.reclaim.reclaim_plan import NoPlan, Round
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.executor import Executor

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from webhook.core.model.demand import looks_like_gpu
+from webhook.core.model.gpu_shares import looks_like_gpu
 from webhook.kube.kinds.model import Budget, Json, listed, mapping, scalar, text
 
 _ACCELERATOR: Final = re.compile(r"accelerator", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from webhook.core.model.demand import looks_like_gpu
+from webhook.core.model.gpu_shares import looks_like_gpu
 from webhook.core.model.policy import WorkloadKind
 from webhook.kube.kinds.gpu_requests import merge_container, merge_spec
 from webhook.kube.kinds.kind_row import KNATIVE, REPLICA_SET, REVISION, STATEFUL_SET, PodsFound, ReadContext, Row

@@ -20,7 +20,6 @@ import msgspec
 
 from webhook.core.model.amounts import CPU, HOST_PORT, MEMORY, PODS, ResourceName
 from webhook.core.model.demand import (
-    SHARES,
     Amounts,
     Container,
     Demand,
@@ -30,9 +29,8 @@ from webhook.core.model.demand import (
     at_once,
     demand_of,
     pod_requests,
-    shaped,
-    unshared,
 )
+from webhook.core.model.gpu_shares import SHARES, shaped, unshared
 from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.objects.bounds import Quantity
 
@@ -210,7 +208,7 @@ def _is_infeasible(conditions: bytes) -> bool:
 # A pod's demand: from the raw resources of its containers to a core Demand. No placement, no metadata.
 #
 # Pods of one template have identical bytes in their resources, so the demand is cached by those bytes. A pod that
-# exists counts what its kubelet reports as well (see resizes.py).
+# exists counts what its kubelet reports as well.
 
 
 MAX_DEVICES: Final = 1_000_000

@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 from webhook.core.model.amounts import DEVICE_CLASS
 from webhook.core.model.constraints import Operator, Requirement
-from webhook.core.model.demand import OTHER_DEVICES, PATTERN, looks_like_gpu
+from webhook.core.model.gpu_shares import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.policy import Enforcement, LabelSelector, Policy, UnknownGpu
 from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.kinds.table import kind_table

@@ -2,7 +2,7 @@
 
 How held nodes are reported to the API server: the definition of HeldNodes, and the content of its one object.
 
-A guard of bindings reads it (held_guards.py): the object must stay small and be found by its name, since the API
+A guard of bindings reads it (guards.py): the object must stay small and be found by its name, since the API
 server reads it for every binding.
 """
 

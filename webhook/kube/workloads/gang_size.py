@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from webhook.core.line.gangs import GangPlan
+from webhook.core.line.gang_plans import GangPlan
 from webhook.core.model.constraints import MAX_MEMBERS
 from webhook.core.model.demand import Weights
 from webhook.core.model.pod import Pod

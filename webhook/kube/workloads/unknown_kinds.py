@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from webhook.core.model.amounts import Namespace, ResourceName, WorkloadName
-from webhook.core.model.demand import Weights, looks_like_gpu
+from webhook.core.model.demand import Weights
+from webhook.core.model.gpu_shares import looks_like_gpu
 from webhook.core.world.minimums import WHOLE
 from webhook.kube.kinds.gpu_requests import requests_in
 from webhook.kube.kinds.kind_row import is_number

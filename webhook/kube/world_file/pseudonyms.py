@@ -22,8 +22,8 @@ from webhook.core.reclaim.holds import Beneficiary, EvictionTarget
 from webhook.kube.ledger.team_ledger import object_name
 from webhook.kube.nodes.holds import hold_text, parse_hold
 from webhook.kube.objects import keys
-from webhook.kube.pod.existing import without_names
 from webhook.kube.pod.gangs import revision_of
+from webhook.kube.pod.unbound import without_names
 
 Json = Mapping[str, Any]
 

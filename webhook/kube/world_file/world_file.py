@@ -1,25 +1,20 @@
-"""World files.
+"""World files: from the output of `kubectl get nodes,pods -A -o yaml` (or `-o json`) to core objects.
 
-Splits a stream of manifests into documents with line numbers; unreadable ones become errors in their place.
-
-The text is cut where YAML begins a new document (a line of three dashes, which no scalar can hold at that place), so
-that one broken document does not take those behind it along.
+Reads YAML (several documents too) or JSON; each document is a v1 List or a single object.
 """
 
-import codecs
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from webhook.core.devices.claim_users import AllocatedAt, ClaimKey, ClaimSpec, GroupEntry
+from webhook.core.devices.claim_users import AllocatedAt, ClaimKey, ClaimSpec
 from webhook.core.devices.slices import ClassCondition, Slice, TaintRule
-from webhook.core.model.amounts import Namespace
-from webhook.core.model.demand import DeviceClass, Weights
+from webhook.core.model.demand import Weights
+from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.placement.rejecting_nodes import Rejection, Start
@@ -28,103 +23,18 @@ from webhook.core.world.listed_charges import assume_charges
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.files import InputError
-from webhook.kube.kinds.model import Json, dig, mapping, text
 from webhook.kube.ledger.team_ledger import TeamLedger
 from webhook.kube.nodes import holds
 from webhook.kube.nodes import nodes as autoscalers
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod import devices
-from webhook.kube.pod import devices as dra
+from webhook.kube.pod import devices, slices
 from webhook.kube.pod.existing import EndedPod, to_ended, to_resident
 from webhook.kube.pod.gangs import gang_of_pod_group
 from webhook.kube.pod.outcomes import to_rejection, to_start
 from webhook.kube.pod.waiting import to_waiting
 from webhook.kube.workloads import unknown_kinds
-from webhook.yaml_text import DocumentError, Lines, read_documents
-
-_CUT: Final = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document of a file: its number and first line, both from 1, and its value."""
-
-    number: int
-    line: int
-    value: object
-    _lines: Lines
-    _above: int
-
-    def line_of(self, holder: object, key: str | int) -> int | None:
-        """Find the line of a key or element of a mapping or list of this document, by the holder's identity."""
-        found = self._lines.get((id(holder), key))
-        return None if found is None else found + self._above
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A document that is not YAML: where, and what is wrong."""
-
-    number: int
-    line: int
-    problem: str
-
-
-def read_stream(content: bytes) -> Iterator[Document | Unreadable]:
-    """Yield every document that says something, in order; raises nothing, whatever the bytes are."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        content = content.decode("utf-16", errors="replace").encode()
-    number = 0
-    for above, part in _parts(content.removeprefix(codecs.BOM_UTF8)):
-        lines: Lines = {}
-        try:
-            for value in _values(part, lines):
-                number += 1
-                if value is not None:
-                    yield Document(number, above + _first_line(value, lines), value, lines, above)
-        except DocumentError as error:
-            number += 1
-            yield Unreadable(number, above + error.line, error.problem)
-
-
-def _parts(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Cut before each document's dashes, and count the lines above; a head of comments belongs to what follows."""
-    cuts = [found.start() for found in _CUT.finditer(content)]
-    if cuts and all(line[:1] in (b"%", b"#", b"") for line in map(bytes.strip, content[: cuts[0]].split(b"\n"))):
-        del cuts[0]
-    above = 0
-    for start, end in zip([0, *cuts], [*cuts, len(content)], strict=True):
-        yield above, content[start:end]
-        above += content.count(b"\n", start, end)
-
-
-def _values(part: bytes, lines: Lines) -> Iterator[object]:
-    try:
-        yield from read_documents(part, lines=lines)
-    except DocumentError:
-        if not part.startswith(b"{"):
-            raise
-        try:
-            value = msgspec.json.decode(part)  # JSON may write one character as two escapes, which YAML refuses
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            value = None
-        if value is None:
-            raise
-        yield value
-
-
-def _first_line(value: object, lines: Lines) -> int:
-    """Find the line of the first key: dashes and comments before it are not what people look for."""
-    if isinstance(value, dict) and value:
-        return lines.get((id(value), next(iter(value))), 1)
-    return 1
-
-
-# World files: from the output of `kubectl get nodes,pods -A -o yaml` (or `-o json`) to core objects.
-#
-# Reads YAML (several documents too) or JSON; each document is a v1 List or a single object.
-
+from webhook.yaml_text import DocumentError, read_documents
 
 MAX_PROBLEMS: Final = 20
 """Maximum number of problems that are reported for a file."""
@@ -270,15 +180,15 @@ _KINDS: Final = {
         ("Pod", keys.CORE_API, objects.Pod),
         ("Namespace", keys.CORE_API, objects.Namespace),
         ("PriorityClass", keys.PRIORITY_API, objects.PriorityClass),
-        ("DeviceClass", keys.DEVICES_API, devices.DeviceClassObject),
+        ("DeviceClass", keys.DEVICES_API, slices.DeviceClassObject),
         ("ResourceClaim", keys.DEVICES_API, devices.ResourceClaim),
         ("ResourceClaimTemplate", keys.DEVICES_API, devices.ResourceClaimTemplate),
-        ("ResourceSlice", keys.DEVICES_API, devices.ResourceSlice),
+        ("ResourceSlice", keys.DEVICES_API, slices.ResourceSlice),
         ("CustomResourceDefinition", keys.EXTENSIONS_API, autoscalers.Definition),
         ("ConfigMap", keys.CORE_API, autoscalers.Status),
         (unknown_kinds.KIND, unknown_kinds.SCALER_API, unknown_kinds.Autoscaler),
         (autoscalers.KIND, keys.CORE_API, autoscalers.PersistentVolume),
-        ("DeviceTaintRule", keys.DEVICES_API, devices.DeviceTaintRule),
+        ("DeviceTaintRule", keys.DEVICES_API, slices.DeviceTaintRule),
         ("PodGroup", keys.GROUPS_API, devices.PodGroup),
         ("PodDisruptionBudget", keys.BUDGET_API, holds.DisruptionBudget),
         ("LimitRange", keys.CORE_API, _Kept),
@@ -335,16 +245,16 @@ class _Found:
     def _keep_device(self, found: object) -> None:
         world = self.world
         match found:
-            case devices.DeviceClassObject():
+            case slices.DeviceClassObject():
                 world.device_classes.append(known_class(found))
             case devices.ResourceClaim():
                 world.claims.append(known_claim(found)._replace(allocated=devices.allocated_at(found)))
             case devices.ResourceClaimTemplate():
                 world.claims.append(known_template(found))
-            case devices.ResourceSlice():
-                world.slices.append((found.metadata.name, devices.to_slice(found)))
-            case devices.DeviceTaintRule():
-                if (rule := devices.to_taint_rule(found)) is not None:
+            case slices.ResourceSlice():
+                world.slices.append((found.metadata.name, slices.to_slice(found)))
+            case slices.DeviceTaintRule():
+                if (rule := slices.to_taint_rule(found)) is not None:
                     world.taint_rules.append((found.metadata.name, rule))
 
     def _keep_pod(self, pod: objects.Pod) -> None:
@@ -358,9 +268,9 @@ class _Found:
             self.world.ended.append(ended)
 
 
-def known_class(found: devices.DeviceClassObject) -> KnownClass:
+def known_class(found: slices.DeviceClassObject) -> KnownClass:
     """Translate a DeviceClass."""
-    return KnownClass(devices.to_class(found), devices.conditions_of(found))
+    return KnownClass(slices.to_class(found), slices.conditions_of(found))
 
 
 def known_claim(found: devices.ResourceClaim) -> KnownClaim:
@@ -481,55 +391,3 @@ def _duplicates(found: WorldFile, where: str) -> Iterator[str]:
         for name, times in Counter(names).items():
             if times > 1:
                 yield f"{where}: {kind} {name} occurs {times} times; keep one"
-
-
-# Objects among manifests that say what claims request, in each version: claims, templates, classes, who shares them.
-#
-# A ComputeDomain of NVIDIA's driver names the template that its controller makes, of which each claim is an IMEX
-# channel: no GPU.
-
-
-_TEMPLATE_OF_DOMAIN: Final = "spec.channel.resourceClaimTemplate.name"
-
-
-class KnownGroup(NamedTuple):
-    """A PodGroup, and the claims that its pods share."""
-
-    key: ClaimKey
-    entries: frozenset[GroupEntry]
-
-
-Devices = KnownClaim | KnownClass | KnownGroup
-
-
-def read_devices(document: Json, *, namespace: str) -> Devices | None:
-    """Return what an object says of claims; None for any other object. Its status is not read: no one may write it.
-
-    `namespace` is the default. Raises msgspec.ValidationError if it is malformed.
-    """
-    written: dict[str, Any] = {key: value for key, value in document.items() if key != "status"}
-    written["metadata"] = {"namespace": namespace, **mapping(document.get("metadata"))}
-    match text(document.get("apiVersion")).rpartition("/")[0], document.get("kind"):
-        case keys.DEVICES_GROUP, "DeviceClass":
-            return known_class(msgspec.convert(written, dra.DeviceClassObject))
-        case keys.DEVICES_GROUP, "ResourceClaim":
-            return known_claim(msgspec.convert(written, dra.ResourceClaim))
-        case keys.DEVICES_GROUP, "ResourceClaimTemplate":
-            return known_template(msgspec.convert(written, dra.ResourceClaimTemplate))
-        case keys.GROUPS_GROUP, "PodGroup":
-            group = msgspec.convert(written, dra.PodGroup)
-            return KnownGroup(dra.group_key(group.metadata), dra.to_group(group))
-        case "resource.nvidia.com", "ComputeDomain" if name := text(dig(written, _TEMPLATE_OF_DOMAIN)):
-            home = text(written["metadata"].get("namespace")) or namespace
-            return KnownClaim(ClaimKey("template", Namespace(home), name), ())
-    return None
-
-
-def add_devices(devices: Devices, world: World) -> None:
-    """Add what an object says to a world; a claim that is there stays, since it cannot be changed."""
-    if isinstance(devices, KnownClass):
-        world.set_device_class(devices.device_class.name, devices.device_class, *devices.conditions)
-    elif isinstance(devices, KnownGroup):
-        world.set_group(devices.key, devices.entries)
-    elif devices.key not in world.claims:
-        world.set_claim(devices.key, devices.spec)

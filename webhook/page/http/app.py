@@ -14,15 +14,8 @@ from webhook.cluster.api.client import ClusterError
 from webhook.files import SnapshotError
 from webhook.http.server import finished
 from webhook.page.access.access import Authenticator, Caller, Hosts, Origin, TooManySignInsError
-from webhook.page.http.view_pages import (
-    MOST_BYTES,
-    StaticFile,
-    Templates,
-    ViewPages,
-    own_address,
-    read_form,
-    static_files,
-)
+from webhook.page.http.templates import MOST_BYTES, StaticFile, Templates, own_address, read_form, static_files
+from webhook.page.http.view_pages import ViewPages
 from webhook.page.live.hub import READING, Client, Hub, TooManyError
 from webhook.page.views.teams import Viewer
 

@@ -16,7 +16,8 @@ import msgspec
 from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError
 from webhook.cluster.writes.events import OwnerEvent
 from webhook.cluster.writes.pod_writes import write_reason
-from webhook.core.line.gangs import EndedReservations, GangLine, GangPlan, ended_reservations
+from webhook.core.line.gang_plans import EndedReservations, GangPlan, ended_reservations
+from webhook.core.line.gangs import GangLine
 from webhook.core.line.judged_pod import Judged
 from webhook.core.model.amounts import GangId, TeamName, Uid, duration, plural, printable, shortened
 from webhook.core.model.pod import Resident

@@ -322,11 +322,11 @@ def _seen(learned: Learned, *, now: int) -> Seen:
 
 # How long pods run: learned from those that ended and those that run, drawn for those that run or wait.
 #
-# For each age the share of pods that ended at it is estimated among those that were seen to reach it (hazard.py), so a
+# For each age the share of pods that ended at it is estimated among those that were seen to reach it, so a
 # pod that runs still counts for what it has run, and one that has run for long is drawn longer. Pods are drawn like
 # earlier ones of their user, team and size; where too few of these ended, like those of a larger group, in which no
-# team counts for more pods than the others on average (learned_runs.py). What a user states of a pod goes before, as
-# far as it held so far (statements.py).
+# team counts for more pods than the others on average. What a user states of a pod goes before, as
+# far as it held so far.
 
 
 MIN_ENDED: Final = 5
