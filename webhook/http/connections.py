@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from aiohttp import web
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -132,9 +132,6 @@ class Framing:
 # A connection is `silent` while its client neither waits for an answer nor takes one: nothing is lost for anyone but
 # that client if such a connection is closed to let another one in.
 
-
-if TYPE_CHECKING:
-    pass  # gone
 
 FOREVER = float("inf")
 
