@@ -129,7 +129,7 @@ def server() -> Metrics:
     queue.watch_stalled(lambda: 0)
     queue.watch_starts(lambda: Score(inside=1))
     queue.waited(_TEAM, 0.0)
-    metrics.watch_registration(lambda: True)
+    metrics.watch_registration(lambda: True, lambda: 0)
     metrics.watch_history(lambda: None, lambda: 0)
     metrics.accounting.watch(
         lambda: {GpuHolder(_TEAM, _MODEL, "guaranteed"): 0.0, EvictedGpus(_TEAM, "lost"): 0.0},

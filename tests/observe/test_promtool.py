@@ -48,6 +48,7 @@ HEALTHY = {
     'fairgate_policy_info{policy="p1",instance="t"}': "1",
     'fairgate_leader_task_failures_total{task="queue",instance="s"}': "1",
     'fairgate_registration_in_step{instance="s"}': "1",
+    'fairgate_webhooks_missing{instance="s"}': "0",
     'fairgate_history_writable{instance="s"}': "1",
     'fairgate_team_gpus_guaranteed{team="a",instance="s"}': "20",
     'fairgate_team_gpus_guaranteed{team="a",instance="t"}': "20",
@@ -74,6 +75,10 @@ HEALTHY = {
     'fairgate_notify_failing{target="t"}': "0",
 }
 TROUBLE = {
+    "FairgateSwitchedOff": {
+        'fairgate_registration_in_step{instance="s"}': "0",
+        'fairgate_webhooks_missing{instance="s"}': "2",
+    },
     "FairgateServerAbsent": {'fairgate_build_info{component="server",instance="s"}': None},
     "FairgateNoneReady": {
         'fairgate_ready{condition="policy",instance="s"}': "0",

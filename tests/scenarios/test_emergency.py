@@ -98,6 +98,18 @@ def test_a_server_that_comes_back_after_a_crash_continues_with_the_line(cluster)
         wait_for(cluster, lambda: len(gated(cluster)) == 10, what="the line goes on")
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_fairgate_is_scaled_down_first_whatever_kind_it_is(cluster, namespace, kind):
+    path = f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s"
+    labels = {"app.kubernetes.io/name": "fairgate"}
+    template = {"metadata": {"labels": labels}, "spec": pod("fairgate")["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    metadata = {"name": "fairgate", "labels": labels}
+    cluster.api.create(path, {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec})
+    as_written(cluster)
+    assert cluster.api.get(f"{path}/fairgate")["spec"]["replicas"] == 0
+
+
 def test_an_admin_by_rbac_is_enough(cluster, namespace, tmp_path):
     labels = {"labels": {"fairgate.dev/team": "a"}, "schedulingGates": [{"name": "fairgate.dev/queue"}]}
     for number in range(3):

@@ -154,6 +154,11 @@ class Options:
         metavar="MB",
         help="How large its file may become; before that the oldest days are deleted.",
     )
+    is_static: bool = option(
+        "--static-registration",
+        is_flag=True,
+        help="The API servers have the webhooks from files: missing webhook configurations are no problem.",
+    )
     notify_secrets: Path | None = of(notify_secrets_option)
     lease_seconds: int = of(lease_option)
     enforce: Enforcement | None = of(enforce_option)
@@ -200,6 +205,7 @@ def serve(options: Options) -> None:
         history=options.history,
         history_bounds=HistoryBounds(days=options.history_days, megabytes=options.history_megabytes),
         notify_secrets=options.notify_secrets,
+        is_static=options.is_static,
     )
     try:
         run_service(run(settings))

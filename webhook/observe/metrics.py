@@ -343,11 +343,16 @@ class Metrics(ProcessMetrics):
             labels=["task"],
         )
 
-    def watch_registration(self, is_in_step: Callable[[], bool]) -> None:
-        """Export whether the webhook configurations match the policy."""
+    def watch_registration(self, is_in_step: Callable[[], bool], missing: Callable[[], int]) -> None:
+        """Export whether the webhook configurations match the policy, and how many are missing."""
+        self.add_gauge(
+            "fairgate_webhooks_missing",
+            "Webhook configurations that the policy requires and the cluster does not have; 0 without the lead.",
+            missing,
+        )
         self.add_gauge(
             "fairgate_registration_in_step",
-            "0 on a leader that cannot update the webhook configurations to match the policy, otherwise 1.",
+            "0 on a leader whose webhook configurations are missing or do not match the policy, otherwise 1.",
             is_in_step,
         )
 

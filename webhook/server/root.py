@@ -85,6 +85,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                     why_not_serving=readiness.why_not,
                     accounting=metrics.accounting,
                     runs=live.runs,
+                    is_static=settings.is_static,
                     timing=lease_timing(settings.lease_seconds),
                     more_tasks=_publishers(live, holder, recorder, logs),
                 )
@@ -183,7 +184,7 @@ def _watch_leader(leader: Leader, metrics: Metrics, world: World) -> None:
     metrics.watch_leader(leader.leader_status)
     metrics.watch_leader_tasks(leader.task_failures)
     metrics.watch_tier_changes(leader.tiers.changes)
-    metrics.watch_registration(leader.is_registration_in_step)
+    metrics.watch_registration(leader.is_registration_in_step, leader.webhooks_missing)
     queue_metrics = metrics.watch_queue(world)
     queue_metrics.watch_releases(leader.queue.counts.released)
     queue_metrics.watch_timeouts(leader.queue.counts.timed_out)

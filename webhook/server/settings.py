@@ -88,7 +88,7 @@ class ServerSettings:
     `namespace` contains the shared objects of all replicas; None: the pod's own, or that of the kubeconfig.
     `lease_seconds` is how long the leader's Lease must stay unchanged before another replica takes over. `enforce`
     overrides the policy's. `history` is the file that usage is recorded in, None for no record. `notify_secrets` is the
-    folder of the files that `notify` in the policy names.
+    folder of the files that `notify` in the policy names. `is_static`: API servers have the webhooks from files.
     """
 
     policy: Path
@@ -107,6 +107,7 @@ class ServerSettings:
     history: Path | None = None
     history_bounds: HistoryBounds = field(default_factory=HistoryBounds)
     notify_secrets: Path | None = None
+    is_static: bool = False
 
     @property
     def certificate_terms(self) -> CertificateOptions:

@@ -75,7 +75,7 @@ BROKEN = {
     "a server without the right to register": (
         replicas(**{"pod-1_a": process(leading=True, registration="cannot update: 403")}),
         {"server"},
-        "cannot update the webhook registration",
+        "the registration does not match the policy: cannot update: 403",
     ),
     "too few replicas": (
         {"deployments": ReadValue([deployment(1)])},

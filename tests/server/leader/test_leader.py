@@ -27,6 +27,7 @@ from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.kube.objects import keys
 from webhook.kube.pod.existing import to_resident
+from webhook.kube.registration.registration import webhook_configurations
 from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
@@ -389,8 +390,12 @@ async def test_pods_of_exempt_namespaces_are_not_reported(tmp_path):
 async def test_a_missing_right_on_webhook_configurations_is_a_problem_until_it_is_granted(tmp_path, monkeypatch):
     monkeypatch.setattr("webhook.server.leader.registration_loop.SYNC_SECONDS", 0.02)
     async with staged(tmp_path) as stage:
+        for made in webhook_configurations(make.policy(), ca_bundle_pem=b"ca", url="https://fairgate.test"):
+            name = made["metadata"]["name"]
+            path = f"/apis/admissionregistration.k8s.io/v1/{made['kind'].lower()}s"
+            stage.api.put(path, name, metadata={"name": name}, webhooks=made["webhooks"])
         await until(lambda: stage.leader.lease.is_leading)
-        assert stage.leader.is_registration_in_step()
+        await until(stage.leader.is_registration_in_step)
         stage.api.faults[GET_WEBHOOKS].extend([Answer(403)] * 5)
         await until(lambda: not stage.leader.is_registration_in_step())
         await until(stage.leader.is_registration_in_step)

@@ -17,7 +17,7 @@ from webhook.kube.registration.guards import TENANCY, guards
 from webhook.kube.registration.inventory import GUARD
 from webhook.kube.registration.registration import webhook_configurations
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.server.leader.registration_loop import SYNC_SECONDS, RegistrationLoop
+from webhook.server.leader.registration_loop import RESTORE_SECONDS, SYNC_SECONDS, RegistrationLoop
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 GUARDS = f"{ADMISSION}/validatingadmissionpolicies"
@@ -33,6 +33,7 @@ class Scene:
         self._log = log
         world, logs = make.world(make.policy(), nodes=[]), open_logs(LogFormat.JSON, fd=log.fileno())
         context, self.world = leader_context(world, connection=connection, logs=logs), world
+        self.context = context
         self.registrar = RegistrationLoop(context, why_not_serving=lambda: self.why_not)
         for made in webhook_configurations(make.policy(), ca_bundle_pem=None, url="https://fairgate.test"):
             name = made["metadata"]["name"]
@@ -164,3 +165,67 @@ async def test_the_namespaces_of_teams_that_others_exclude_are_counted(scene):
         webhook["namespaceSelector"]["matchExpressions"].append({"key": "control-plane", "operator": "DoesNotExist"})
     await scene.registrar.sync()
     assert [*scene.registrar.unreviewed()] == ["1 namespace of team team-a"]
+
+
+def collection(name):
+    return f"{ADMISSION}/{PLURALS[name]}"
+
+
+def delete(scene):
+    for name in PLURALS:
+        del scene.api.objects[collection(name)][f"/{name}"]
+
+
+MISSING = [
+    "MutatingWebhookConfiguration zz-fairgate is missing",
+    "ValidatingWebhookConfiguration fairgate is missing",
+]
+
+
+async def test_deleted_webhooks_are_a_problem_at_the_next_sync_and_created_again_as_they_were(scene):
+    scene.why_not = None
+    scene.publish_ca()
+    await scene.registrar.sync()
+    await scene.registrar.sync()
+    assert scene.registrar.problem is None
+    before = [scene.api.objects[collection(name)][f"/{name}"]["webhooks"] for name in PLURALS]
+    delete(scene)
+    await scene.registrar.sync()
+    assert list(scene.registrar.missing) == MISSING
+    assert scene.registrar.problem == "; ".join(MISSING)
+    assert not any(asked.verb == "post" for asked in scene.api.asked)  # an uninstallation takes the lead meanwhile
+    await asyncio.sleep(RESTORE_SECONDS)
+    await scene.registrar.sync()
+    await scene.registrar.sync()
+    assert [scene.api.objects[collection(name)][f"/{name}"]["webhooks"] for name in PLURALS] == before
+    assert (scene.registrar.missing, scene.registrar.problem) == ((), None)
+
+
+async def test_without_the_right_to_create_deleted_webhooks_stay_a_problem(scene):
+    scene.why_not = None
+    scene.publish_ca()
+    await scene.registrar.sync()
+    delete(scene)
+    for name in PLURALS:
+        scene.api.faults[f"post {collection(name)}"] += [Answer(403)] * 9
+    await scene.registrar.sync()
+    await asyncio.sleep(RESTORE_SECONDS)
+    await scene.registrar.sync()
+    assert all(text.startswith(f"{want}: ") for text, want in zip(scene.registrar.missing, MISSING, strict=True))
+
+
+async def test_a_server_that_is_not_ready_puts_no_webhook_back(scene):
+    await scene.registrar.sync()
+    delete(scene)
+    await scene.registrar.sync()
+    await asyncio.sleep(RESTORE_SECONDS)
+    await scene.registrar.sync()
+    assert list(scene.registrar.missing) == MISSING
+    assert not any(asked.verb == "post" for asked in scene.api.asked)
+
+
+async def test_webhooks_that_api_servers_have_from_files_are_not_missing(scene):
+    scene.registrar = RegistrationLoop(scene.context, why_not_serving=lambda: None, is_static=True)
+    delete(scene)
+    await scene.registrar.sync()
+    assert (scene.registrar.missing, scene.registrar.problem) == ((), None)

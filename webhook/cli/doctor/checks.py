@@ -192,7 +192,7 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
         messages = [f"{each.name} is not ready: {why}" for why in each.report.not_ready]
         problems += wrong(check, messages, "correct what the condition names; docs/troubleshoot.md#readiness")
         if each.report.registration:
-            text = f"{each.name} cannot update the webhook registration for the policy: {each.report.registration}"
+            text = f"{each.name}: the registration does not match the policy: {each.report.registration}"
             problems += wrong(check, [text], "grant the named right, or apply `fairgate manifests` again")
     if isinstance(deployments, ReadValue):
         problems += wrong(

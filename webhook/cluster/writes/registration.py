@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,8 +23,6 @@ from webhook.kube.objects.objects import files_of, new_secret, with_files
 from webhook.kube.registration.inventory import (
     PLURALS,
     aligned_with_policy,
-    excluding_keys,
-    excluding_labels,
     fail_open_webhooks,
     probe_path,
 )
@@ -158,12 +157,13 @@ def _single_object(path: str, name: str, notify: Callable[[], None]) -> WatchedK
     )
 
 
-# Updates Fairgate's registration on the API to match the policy. Never creates or deletes it.
+# Updates Fairgate's registration on the API to match the policy. Never deletes it; creates what was there before.
 
 
 PROBE_SECONDS: Final = 10.0
 """Timeout for the API server to reach a Service: longer than its timeout of a review."""
 
+_METADATA: Final = ("labels", "annotations")
 _CONTENT: Final = ("webhooks", "spec")
 """The parts of a registered object that are not metadata."""
 
@@ -171,47 +171,52 @@ _CONTENT: Final = ("webhooks", "spec")
 class SyncResult(NamedTuple):
     """The objects that a sync changed, by name, as written, and the webhooks that fail open and should not.
 
-    `probes` are the API server's proxy paths to these, for those that are called by a Service. `excluding` are the
-    labels by which others exclude namespaces from the webhooks, `narrowed` the configurations where anything excludes
-    any.
+    `probes` are the API server's proxy paths to these, for those that are called by a Service. `configurations` are
+    the webhook configurations as found, by name; `missing` says of each other one that it is, and why it stays so.
     """
 
     changed: dict[str, _Json]
     open: tuple[str, ...]
-    probes: tuple[str, ...] = ()
-    excluding: tuple[str, ...] = ()
-    narrowed: tuple[_Json, ...] = ()
+    probes: tuple[str, ...]
+    configurations: dict[str, _Json]
+    missing: tuple[str, ...]
 
 
 async def sync_registration(
-    connection: ApiConnection, wanted: Iterable[_Json], *, is_served: bool, paused: Container[str] = ()
+    connection: ApiConnection,
+    wanted: Iterable[_Json],
+    *,
+    is_served: bool,
+    paused: Container[str] = (),
+    deleted: Mapping[str, _Json] = MappingProxyType({}),
 ) -> SyncResult:
     """Update the objects that exist to match `wanted`, except those whose names are `paused`. Raises ClusterError.
+
+    Webhook configurations that do not exist are created again as they were when they are in `deleted`.
 
     Webhooks are set to fail closed only if `is_served`: a server answers. A write carries the resourceVersion that was
     read; after a conflict, the next call reads again.
     """
     changed: dict[str, _Json] = {}
     still: list[_Json] = []
-    present: list[_Json] = []
+    present: dict[str, _Json] = {}
+    missing: list[str] = []
     for each in wanted:
         found = await read(connection, _path(each), _OBJECT.decode, action=f"get {PLURALS[each['kind']]}")
+        name = each["metadata"]["name"]
+        if found is None and "webhooks" in each:
+            why_not = await _create(connection, deleted[name], each) if name in deleted else ""
+            missing += [f"{each['kind']} {name} is missing{why_not}"] if why_not is not None else []
         if found is None:
             continue
-        present.append(found)
-        name = each["metadata"]["name"]
+        if "webhooks" in each:
+            present[name] = found
         adjusted = found if name in paused else aligned_with_policy(found, each, is_served=is_served)
         still += fail_open_webhooks(adjusted, each)
         if adjusted != found and await _write(connection, adjusted, each):
             changed[name] = {part: adjusted[part] for part in _CONTENT if part in adjusted}
     probes = dict.fromkeys(filter(None, map(probe_path, still)))
-    return SyncResult(
-        changed,
-        tuple(each["name"] for each in still),
-        tuple(probes),
-        excluding=excluding_labels(present),
-        narrowed=tuple(each for each in present if excluding_keys([each])),
-    )
+    return SyncResult(changed, tuple(each["name"] for each in still), tuple(probes), present, tuple(missing))
 
 
 async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> str | None:
@@ -237,6 +242,19 @@ async def _write(connection: ApiConnection, adjusted: _Json, wanted: _Json) -> b
             return False
         raise
     return True
+
+
+async def _create(connection: ApiConnection, deleted: _Json, wanted: _Json) -> str | None:
+    """Create an object as it was; return why it cannot be, None if it is there."""
+    kept = {part: deleted["metadata"][part] for part in ("name", *_METADATA) if part in deleted["metadata"]}
+    typed = {part: wanted[part] for part in ("apiVersion", "kind")}
+    body = msgspec.json.encode({**deleted, **typed, "metadata": kept})
+    path = _path(wanted).rpartition("/")[0]
+    try:
+        await connection.send("POST", path, body, action=f"create {PLURALS[wanted['kind']]}")
+    except ApiError as error:
+        return None if error.is_conflict else f": {error}"
+    return None
 
 
 def _path(wanted: _Json) -> str:

@@ -41,8 +41,9 @@ _NO_TASKS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {}
 class Leader:
     """One candidate and its tasks. Start `run`, `events.run` and `owner_events.run` as tasks.
 
-    `runs` is how long pods ran so far. `more_tasks` run with its own, each under a name. A task that raises starts
-    again after RESTART_SECONDS: what one object makes of it stops neither the other tasks nor this replica's reviews.
+    `runs` is how long pods ran so far. `is_static` as of `RegistrationLoop`. `more_tasks` run with its own, each under
+    a name. A task that raises starts again after RESTART_SECONDS: what one object makes of it stops neither the other
+    tasks nor this replica's reviews.
     `task_failures` counts that by name.
     """
 
@@ -59,6 +60,7 @@ class Leader:
         why_not_serving: Callable[[], str | None],
         accounting: GpuTimeMetrics,
         runs: Iterable[Run],
+        is_static: bool = False,
         timing: Timing = DEFAULT_TIMING,
         more_tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = _NO_TASKS,
     ) -> None:
@@ -84,7 +86,7 @@ class Leader:
         self._shadow_labels = shadow_labels
         self._bypasses = BypassReporter(context)
         self.rejections = RejectionReporter(context)
-        self.registration = RegistrationLoop(context, why_not_serving=why_not_serving)
+        self.registration = RegistrationLoop(context, why_not_serving=why_not_serving, is_static=is_static)
         self.queue = StartLoop(context, clock=connection.unix_time)
         self.starts = StartScorer(context, runs=runs, clock=connection.unix_time)
         self._world = world
@@ -129,6 +131,10 @@ class Leader:
     def is_registration_in_step(self) -> bool:
         """Return whether the webhook configurations match the policy; True on a replica that does not lead."""
         return not self.lease.is_leading or self.registration.problem is None
+
+    def webhooks_missing(self) -> int:
+        """Return how many webhook configurations the policy requires and the cluster lacks; 0 without the lead."""
+        return len(self.registration.missing) if self.lease.is_leading else 0
 
     def registration_problem(self) -> str | None:
         """Return why the webhook configurations may not match the policy; None on a replica that does not lead."""

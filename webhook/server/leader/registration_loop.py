@@ -20,7 +20,12 @@ from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import PolicyReport
 from webhook.kube.objects.events import Event, EventReason, ObjectRef
-from webhook.kube.registration.inventory import objects_from_policy, unreviewed_namespaces
+from webhook.kube.registration.inventory import (
+    excluding_keys,
+    excluding_labels,
+    objects_from_policy,
+    unreviewed_namespaces,
+)
 from webhook.observe.logs import Logs
 from webhook.policy.build import published
 from webhook.policy.documents import Files
@@ -108,6 +113,9 @@ SYNC_SECONDS: Final = 5.0
 """Between two syncs: an edit of the policy is rare, and its mount takes longer to change than this."""
 SYNC_OPEN_SECONDS: Final = 1.0
 """Between two syncs while a webhook fails open that should not: its CA is published at about the same time."""
+RESTORE_SECONDS: Final = 10.0
+"""How long a webhook configuration is missing before it is created again: `fairgate uninstall` deletes them, and a
+leader notices within 2 s that it does not lead anymore."""
 LONGEST_PAUSE_SECONDS: Final = 600.0
 """Between two writes of an object that others keep changing back: the first pause is one sync, each next one double."""
 
@@ -126,10 +134,18 @@ class RegistrationLoop:
     `why_not_serving` returns why this server cannot answer reviews now. No webhook is set to fail closed before the
     server can, and the API server has reached it once through the Service. An object that others change back is
     written again at growing intervals. Labels by which they exclude namespaces are guarded as labels of tenancy.
+    A webhook configuration that is deleted is created again where RBAC allows it, as this leader last saw it.
+    `is_static`: API servers have the webhooks from files, so none is `missing`.
     """
 
-    def __init__(self, context: LeaderContext, *, why_not_serving: Callable[[], str | None]) -> None:
+    def __init__(
+        self, context: LeaderContext, *, why_not_serving: Callable[[], str | None], is_static: bool = False
+    ) -> None:
         self.problem: str | None = None
+        self.missing: tuple[str, ...] = ()
+        self._is_static = is_static
+        self._last: dict[str, dict[str, Any]] = {}
+        self._missing_since: float | None = None
         self._made: tuple[Policy, tuple[str, ...], list[dict[str, Any]]] | None = None
         self._is_open = False
         self._is_reached = False
@@ -167,7 +183,8 @@ class RegistrationLoop:
                 policy = self._world.policy.hash
                 self._logs.event.info("registration changed", objects=list(done.changed), policy=policy)
             self._note(done)
-            found = [f"{', '.join(done.open)}: failurePolicy stays Ignore, {cause}"] if done.open else []
+            found = [*self.missing]
+            found += [f"{', '.join(done.open)}: failurePolicy stays Ignore, {cause}"] if done.open else []
             if contested := sorted(name for name, each in self._writes.items() if each.times > 1):
                 found.append(f"others change {', '.join(contested)} back: written again at growing intervals")
             problem = "; ".join(found) or None
@@ -202,15 +219,29 @@ class RegistrationLoop:
     async def _write(self, wanted: list[dict[str, Any]], *, is_served: bool) -> SyncResult:
         now = asyncio.get_running_loop().time()
         self._paused = {name for name, each in self._writes.items() if each.until > now}
-        return await sync_registration(self._connection, wanted, is_served=is_served, paused=self._paused)
+        is_lost = self._missing_since is not None and now - self._missing_since >= RESTORE_SECONDS
+        return await sync_registration(
+            self._connection,
+            wanted,
+            is_served=is_served,
+            paused=self._paused,
+            deleted=self._last if is_lost and self._why_not_serving() is None else {},
+        )
 
     def _note(self, done: SyncResult) -> None:
         """Note what was written, and what stayed as it was written before."""
-        if done.excluding != self._excluding:
-            self._logs.event.warning("others exclude namespaces from the webhooks", labels=list(done.excluding))
-            self._excluding = done.excluding
-        self._narrowed = done.narrowed
         now, paused = asyncio.get_running_loop().time(), {name: self._writes[name] for name in self._paused}
+        self.missing = () if self._is_static else done.missing
+        if not self.missing:
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        self._last |= done.configurations
+        present = done.configurations.values()
+        if (excluding := excluding_labels(present)) != self._excluding:
+            self._logs.event.warning("others exclude namespaces from the webhooks", labels=list(excluding))
+            self._excluding = excluding
+        self._narrowed = tuple(each for each in present if excluding_keys([each]))
         before, self._writes = self._writes, paused
         for name, content in done.changed.items():
             last = before.get(name)
