@@ -120,6 +120,26 @@ def test_the_exit_status(review, manifests, want):
     assert review("-", stdin=manifests).exit_code == want
 
 
+UNKNOWN = """\
+apiVersion: serving.knative.dev/v1
+kind: Service
+metadata: {name: s, namespace: vision}
+spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("manifests", "want"),
+    [(UNKNOWN, 0), (f"{UNKNOWN}---\n{TRAIN}", 1), (f"{UNKNOWN}---\nx: [", 2)],
+    ids=["alone", "beside what is refused", "beside what is broken"],
+)
+def test_what_cannot_be_evaluated_is_a_warning_where_it_is_allowed(review, manifests, want):
+    assert review("-", stdin=manifests).exit_code in (1, 2)
+    result = review("--allow", "unknown", "-o", "github", "-", stdin=manifests)
+    assert result.exit_code == want
+    assert "::warning" in result.stdout
+
+
 def test_a_review_is_answered_as_the_webhooks_would(review):
     def request(gpus):
         pod = yaml.safe_load(POD)

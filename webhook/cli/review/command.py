@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from webhook.cli import options
 from webhook.cli.options import argument, chosen_namespace, command, of, option, path_option, policy_option
 from webhook.cli.output import write_file
-from webhook.cli.review.results import FailOn
+from webhook.cli.review.results import Allow, FailOn
 
 
 class Format(StrEnum):
@@ -91,7 +91,8 @@ Examples:
   fairgate review --policy policies --world world.yaml -o review review.json
 
 \b
-Exit status: 0 all admitted, 1 something refused (or --fail-on), 2 something could not be evaluated.
+Exit status: 0 all admitted, 1 something refused (or --fail-on), 2 something could not be evaluated
+(except by --allow unknown).
 If both 1 and 2 apply it is 1."""
 
 
@@ -150,6 +151,13 @@ class Options:
         callback=lambda *args: frozenset(args[2]),
         type=click.Choice(FailOn, case_sensitive=False),
         help="Also fail for this. Repeatable.",
+    )
+    allow: frozenset[Allow] = option(
+        "--allow",
+        multiple=True,
+        callback=lambda *args: frozenset(args[2]),
+        type=click.Choice(Allow, case_sensitive=False),
+        help="Do not fail for this. `unknown`: kinds and numbers of pods that cannot be evaluated.",
     )
     docs_url: str = option(
         "--docs-url",

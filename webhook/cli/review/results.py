@@ -345,6 +345,22 @@ class FailOn(StrEnum):
     WARNING = "warning"
 
 
+class Allow(StrEnum):
+    """What does not fail a review."""
+
+    UNKNOWN = "unknown"
+
+
+Strictness = frozenset[FailOn | Allow]
+_ALLOWED: Final = (Code.UNKNOWN_KIND, Code.OPEN_COUNT)
+"""Objects that are read and cannot be judged; what cannot be read, or is too large to be, still fails."""
+
+
+def is_allowed(group: PodGroup, fail_on: Strictness) -> bool:
+    """Return whether pods that cannot be evaluated are tolerated."""
+    return Allow.UNKNOWN in fail_on and group.reasons[0].code in _ALLOWED
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One finding. `title` names the object, `head` says what happens to it, `message` why."""
@@ -363,18 +379,19 @@ class Finding:
         return ": ".join(filter(None, (self.title, self.head, self.message)))
 
 
-def findings(review: Review, fail_on: frozenset[FailOn]) -> list[Finding]:
+def findings(review: Review, fail_on: Strictness) -> list[Finding]:
     """Return all findings in the order of the manifests."""
     return [finding for result in review.workloads for finding in findings_of(result, fail_on)]
 
 
-def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[Finding]:
+def findings_of(result: WorkloadResult, fail_on: Strictness) -> Iterator[Finding]:
     """Yield the findings of one workload, refusals before warnings."""
     for group in result.pods:
         if group.outcome is Outcome.DENY:
             yield _finding(result, group, f"{result.share(group)} refused{_total(result, group)}")
         elif group.outcome is Outcome.SKIP:
-            yield _finding(result, group, "cannot be evaluated" if result.kind else "")
+            finding = _finding(result, group, "cannot be evaluated" if result.kind else "")
+            yield replace(finding, level=Level.WARNING) if is_allowed(group, fail_on) else finding
         elif group.outcome is Outcome.QUEUE:
             yield _in_line(result, group)
         elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:

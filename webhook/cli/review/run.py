@@ -26,16 +26,17 @@ from webhook.cli.review.evaluator import Evaluator, Item
 from webhook.cli.review.formats.formats import to_github, to_junit, to_markdown, to_sarif, to_table
 from webhook.cli.review.results import (
     WORDS,
-    FailOn,
     Level,
     Place,
     PodGroup,
     Review,
+    Strictness,
     Word,
     WorkloadResult,
     WorldFacts,
     demand_text,
     findings,
+    is_allowed,
 )
 from webhook.cli.screen import progress
 from webhook.cli.world_source import Source, choose_policy, origin_of, read_once, without_placement
@@ -265,36 +266,41 @@ def run(options: Options, against: WorldSource) -> int:
     console, is_shown = Console(stderr=True), shows_progress()
     entries = track(collected.entries, "Evaluating", console=console, transient=True, disable=not is_shown)
     review = evaluated(entries, collected, opened, requester=Requester(options.user), now_text=_now_text())
-    status = _status(review, options.fail_on)
+    strictness = options.fail_on | options.allow
+    status = _status(review, strictness)
     for each in options.outputs:
-        each.write(_written(review, each, options))
+        each.write(_written(review, each, options, strictness))
     return status
 
 
-def _status(review: Review, fail_on: frozenset[FailOn]) -> int:
+def _status(review: Review, fail_on: Strictness) -> int:
     """Return the exit status: a refusal takes precedence over what could not be evaluated."""
-    unknown = {id(result) for result in review.having(Outcome.SKIP)}
+    unknown = {
+        id(result)
+        for result in review.workloads
+        if any(group.outcome is Outcome.SKIP and not is_allowed(group, fail_on) for group in result.pods)
+    }
     certain = Review(tuple(result for result in review.workloads if id(result) not in unknown), review.world)
     if any(finding.level is Level.ERROR for finding in findings(certain, fail_on)):
         return REFUSED
     return NOT_EVALUATED if unknown else ADMITTED
 
 
-def _written(review: Review, output: Output, options: Options) -> str:
+def _written(review: Review, output: Output, options: Options, strictness: Strictness) -> str:
     writers: dict[Format, Callable[[], str]] = {
         Format.TABLE: lambda: to_table(
             review,
-            options.fail_on,
+            strictness,
             width=output.width,
             is_colored=output.is_colored,
             with_patch=options.with_patch,
         ),
         Format.JSON: lambda: to_json(review),
         Format.YAML: lambda: to_yaml(review),
-        Format.GITHUB: lambda: to_github(findings(review, options.fail_on)),
-        Format.SARIF: lambda: to_sarif(findings(review, options.fail_on), docs_url=options.docs_url),
-        Format.JUNIT: lambda: to_junit(review, options.fail_on),
-        Format.MARKDOWN: lambda: to_markdown(review, options.fail_on, with_patch=options.with_patch),
+        Format.GITHUB: lambda: to_github(findings(review, strictness)),
+        Format.SARIF: lambda: to_sarif(findings(review, strictness), docs_url=options.docs_url),
+        Format.JUNIT: lambda: to_junit(review, strictness),
+        Format.MARKDOWN: lambda: to_markdown(review, strictness, with_patch=options.with_patch),
     }
     return writers[output.format]()
 

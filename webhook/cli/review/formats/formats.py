@@ -26,11 +26,11 @@ from webhook.cli.review.results import (
     NOTE,
     OUTCOMES,
     WORDS,
-    FailOn,
     Finding,
     Level,
     PodGroup,
     Review,
+    Strictness,
     WorkloadResult,
     WorldFacts,
     findings,
@@ -69,7 +69,7 @@ def _property(text: str) -> str:
 _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def to_junit(review: Review, fail_on: frozenset[FailOn]) -> str:
+def to_junit(review: Review, fail_on: Strictness) -> str:
     """Return the review as test results: refused is a failure, unknown an error."""
     root = ET.Element("testsuites", name="fairgate review")
     for source, workloads in groupby(review.workloads, key=lambda result: result.place.source):
@@ -80,7 +80,7 @@ def to_junit(review: Review, fail_on: frozenset[FailOn]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _add_suite(root: ET.Element, source: str, workloads: Sequence[WorkloadResult], fail_on: frozenset[FailOn]) -> None:
+def _add_suite(root: ET.Element, source: str, workloads: Sequence[WorkloadResult], fail_on: Strictness) -> None:
     suite = ET.SubElement(root, "testsuite", name=_xml(source), file=_xml(source))
     for result in workloads:
         name = _xml(f"{result.title} (document {result.place.document})".lstrip())
@@ -238,7 +238,7 @@ _HEADINGS = {
 }
 
 
-def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool = False) -> str:
+def to_markdown(review: Review, fail_on: Strictness, *, with_patch: bool = False) -> str:
     """Return the review as Markdown for GitHub and GitLab."""
     lines = [f"### Fairgate: {_HEADINGS[review.outcome]}", ""]
     rows = [(result, group) for result in review.workloads for group in result.pods if group.asks_gpus and result.kind]
@@ -299,9 +299,7 @@ _DIFF = Syntax("", "diff", theme="ansi_dark")
 _LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 
 
-def to_table(
-    review: Review, fail_on: frozenset[FailOn], *, width: int, is_colored: bool, with_patch: bool = False
-) -> str:
+def to_table(review: Review, fail_on: Strictness, *, width: int, is_colored: bool, with_patch: bool = False) -> str:
     """Return the review as a table of this width."""
     screen = Screen(width=width, is_colored=is_colored)
     table = _table(review)
