@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from tests.control_plane.build import binary_path
 from tests.control_plane.versions import KUBERNETES
 from tests.docs.pages import ROOT
+from webhook import __version__
 from webhook.cli import main as completion
 from webhook.cli.main import main
 from webhook.cli.policy import policy
@@ -84,3 +85,7 @@ def test_kubectl_completes_its_plugin(tmp_path):
     command = [binary_path(KUBERNETES, "kubectl"), "__complete", "fairgate", "policy", "c"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0].startswith("check\t")
+
+
+def test_the_version_is_a_command_as_with_kubectl():
+    assert CliRunner().invoke(main, ["version"]).output.endswith(f"version {__version__}\n")

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "tryout": "webhook.cli.tryout:tryout",
     "uninstall": "webhook.cli.uninstall.command:uninstall",
     "usage": "webhook.cli.usage.command:usage",
+    "version": "webhook.cli.main:version",
     "world": "webhook.cli.world:world",
 }
 
@@ -97,6 +98,12 @@ First steps:
 @click.version_option(__version__, prog_name="fairgate")
 def main() -> None:
     """Fair GPU sharing by an admission webhook, with the stock scheduler."""
+
+
+@click.command(short_help="Print the version.")
+def version() -> None:
+    """Print the version of this command; `fairgate doctor` compares those of the processes."""
+    click.echo(f"fairgate, version {__version__}")
 
 
 def plugin() -> None:
