@@ -53,6 +53,15 @@ async def observed(running: Replicas) -> AsyncIterator[Observer]:
         await asyncio.gather(watching, return_exceptions=True)
 
 
+def charged(running: Replicas, number: int) -> dict[str, float] | None:
+    """A replica's ledger; None where it gave no answer, as on a busy machine: it must run, and is asked again."""
+    try:
+        return running.charged(number)
+    except OSError:
+        running.cluster.processes.check_running(running.name(number))
+        return None
+
+
 async def settle(running: Replicas, observer: Observer) -> None:
     """Wait until every replica's ledger equals the pods, team by team, and the objects hold nothing more."""
     for number in range(len(running.ports)):
@@ -61,8 +70,8 @@ async def settle(running: Replicas, observer: Observer) -> None:
     while True:
         held = observer.held()
         want = {team.name: float(held[team.namespace]) for team in running.teams}
-        said = [await asyncio.to_thread(running.charged, number) for number in range(len(running.ports))]
-        if all(charged == want for charged in said):
+        said = [await asyncio.to_thread(charged, running, number) for number in range(len(running.ports))]
+        if all(ledger == want for ledger in said):
             return
         assert asyncio.get_running_loop().time() < until, f"pods hold {want}, the replicas' ledgers say {said}"
         await asyncio.sleep(0.5)
