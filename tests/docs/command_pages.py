@@ -23,10 +23,12 @@ from webhook.cli.main import main
 from webhook.cli.output import schema_of
 from webhook.cli.policy_diff import DiffReport
 from webhook.cli.queue.run import QueueReport
+from webhook.cli.replay.recorded import ReplayReport
 from webhook.cli.review.run import ReviewReport
 from webhook.cli.simulate.results import SimulationReport
 from webhook.cli.status.report import StatusReport
 from webhook.cli.uninstall.run import UninstallReport
+from webhook.cli.usage.report import UsageReport
 from webhook.notify.delivery import Message
 
 _HEAD = """# Command line
@@ -69,11 +71,13 @@ _DATA: Final = {
     "explain": list[ExplanationReport],
     "policy-diff": DiffReport,
     "queue": QueueReport,
+    "replay": ReplayReport,
     "review": ReviewReport,
     "simulate": SimulationReport,
     "status": StatusReport,
     "notify": Message,
     "uninstall": UninstallReport,
+    "usage": UsageReport,
 }
 """The JSON output of commands, and of messages to people."""
 

@@ -104,7 +104,7 @@ def test_an_idle_pod_is_on_every_surface_until_it_uses_its_gpus(cluster):
         def usage():
             (history,) = fairgate.histories
             found = json.loads(says(cluster, "usage", "--history", history, "--since", "1h", "-o", "json"))
-            return next((each["held_idle"] or 0 for each in found["usage"] if each["name"] == "a"), 0)
+            return next((each["heldIdle"] or 0 for each in found["usage"] if each["name"] == "a"), 0)
 
         wait_for(cluster, lambda: usage() > 2 * 10 / 3600, what="GPU-hours")
         exporter.use(mine, name, 0, 55)

@@ -133,7 +133,7 @@ def test_gpu_hours_agree_with_what_ran_though_the_leader_is_killed_meanwhile(clu
             assert 0.5 * seconds < by_prometheus[team] < 1.05 * seconds
         assert held(live) == pytest.approx(want, rel=0.3)  # of the one replica that was asked: it may be the killed one
         idle = {each["name"]: 3600 * (each["guaranteed"] + each["idle"]) for each in by_history["usage"]}
-        shares = 20 * 3600 * by_history["observed_hours"]
+        shares = 20 * 3600 * by_history["observedHours"]
         assert idle == pytest.approx({"a": shares, "b": shares}, rel=0.1)
         by_model = usage("--by", "model", *histories)
         assert sum(held(by_model).values()) == pytest.approx(sum(want.values()), rel=within)
@@ -148,11 +148,11 @@ def check_replay(fairgate, pods):
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["pods"] == sum(map(len, pods.values()))
-    assert found["left_out"] == {}
+    assert found["leftOut"] == {}
     for team in found["teams"]:
         tiers = Counter(each["metadata"]["labels"]["fairgate.dev/tier"] for each in pods[team["team"]])
         assert (team["new"]["guaranteed"], team["new"]["preemptible"]) == (tiers["guaranteed"], tiers["preemptible"])
-        assert (team["new"]["refused"], team["new"]["queued"], team["new"]["not_started"]) == (0, 0, 0)
+        assert (team["new"]["refused"], team["new"]["queued"], team["new"]["notStarted"]) == (0, 0, 0)
 
 
 def test_only_who_may_list_all_pods_reads_usage(cluster):

@@ -20,6 +20,7 @@ from webhook.cli.options import (
     path_option,
     policy_folder_option,
     run_service,
+    usual_kubeconfig,
 )
 from webhook.cluster.api.client import ClusterError, RestoredError
 from webhook.cluster.writes.lease import lease_timing
@@ -38,7 +39,8 @@ Examples:
 
 \b
 Several replicas may run: one leads, elected by the Lease fairgate-evictor.
-Exit status: 0 stopped by a signal, 1 etcd was restored from a backup: start it again, 2 cannot start."""
+Exit status: 0 stopped by a signal, or a dry run ended, 1 etcd was restored from a backup: start it again, 2 cannot
+start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +49,11 @@ class Options:
 
     policy: Path = of(policy_folder_option)
     kubeconfig: Path | None = path_option(
-        "--kubeconfig", help="The cluster to watch. Without it: the cluster this pod runs in."
+        "--kubeconfig",
+        help="The cluster to watch. Default: the cluster this pod runs in; elsewhere $KUBECONFIG or ~/.kube/config.",
     )
     dry_run: bool = option(
-        "--dry-run", is_flag=True, help="Only print which pods would be evicted for which, or moved; write nothing."
+        "--dry-run", is_flag=True, help="Print which pods would be evicted for which, or moved, and end; write nothing."
     )
     namespace: str | None = option(
         "--namespace",
@@ -86,7 +89,7 @@ def evict(options: Options) -> None:
     listen = options.listen
     settings = EvictorSettings(
         policy=options.policy,
-        kubeconfig=options.kubeconfig,
+        kubeconfig=options.kubeconfig or usual_kubeconfig(),
         namespace=options.namespace,
         listen=None if listen is None else (listen.host, listen.port),
         timing=lease_timing(options.lease_seconds),

@@ -170,6 +170,13 @@ world_option = click.option(
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
 
 
+def usual_kubeconfig() -> Path | None:
+    """Return the kubeconfig of a service that names none: kubectl's; None in a pod, whose own account it uses."""
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none
+
+    return None if "KUBERNETES_SERVICE_HOST" in os.environ else default_kubeconfig()
+
+
 def chosen_namespace(given: str, source: object) -> str:
     """Return the namespace of objects that name none: as kubectl reads it for a cluster, otherwise `default`."""
     from webhook.server.settings import LiveCluster  # noqa: PLC0415 - slow to import, and --help needs none of it

@@ -21,6 +21,7 @@ from webhook.cli.options import (
     path_option,
     policy_folder_option,
     run_service,
+    usual_kubeconfig,
 )
 from webhook.cluster.api.client import ClusterError, RestoredError
 from webhook.core.model.policy import Enforcement
@@ -77,7 +78,8 @@ class Options:
         help="Read nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them; contact no cluster.",
     )
     kubeconfig: Path | None = path_option(
-        "--kubeconfig", help="The cluster to watch. Without --world and --kubeconfig: the cluster this pod runs in."
+        "--kubeconfig",
+        help="The cluster to watch. Default: the cluster this pod runs in; elsewhere $KUBECONFIG or ~/.kube/config.",
     )
     namespace: str | None = option(
         "--namespace",
@@ -190,7 +192,9 @@ def serve(options: Options) -> None:
         raise click.UsageError("--ca-lifetime must be at least three times --cert-lifetime")
     settings = ServerSettings(
         policy=options.policy,
-        world=FileWorld(options.world) if options.world is not None else LiveCluster(options.kubeconfig),
+        world=FileWorld(options.world)
+        if options.world is not None
+        else LiveCluster(options.kubeconfig or usual_kubeconfig()),
         listen=options.listen,
         certs=options.certificates,
         cert_hosts=options.cert_hosts,

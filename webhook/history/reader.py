@@ -171,7 +171,7 @@ class By(StrEnum):
     DEPARTMENT = "department"
 
 
-class UsageSum(msgspec.Struct):
+class UsageSum(msgspec.Struct, rename="camel"):
     """GPU-hours of one team, user, model, tier or department, or of the cluster: of pods that held GPUs or waited.
 
     `idle` were not held, None where no GPU can be attributed. `lost` is work of evicted pods that is done again,
@@ -256,7 +256,7 @@ def total(rows: Iterable[UsageRow]) -> UsageSum:
     return found
 
 
-class SizeWaits(msgspec.Struct):
+class SizeWaits(msgspec.Struct, rename="camel"):
     """Jobs of one class of sizes that started, and for how many seconds 50, 90 and 99 percent of them waited at most.
 
     Null is longer than three days.
@@ -269,7 +269,7 @@ class SizeWaits(msgspec.Struct):
     wait_p99: float | None
 
 
-class Ratios(msgspec.Struct):
+class Ratios(msgspec.Struct, rename="camel"):
     """How the cluster was used, as parts of 1; null where no GPUs were recorded."""
 
     allocation: float | None = None

@@ -68,6 +68,19 @@ def test_the_steps(name, run, tmp_path):
     assert seen.startswith("world ")
 
 
+@pytest.mark.parametrize(
+    "words", [["pod", "train-0", "-n", "vision"], ["vision/train-0"], ["vision/train-0", "-n", "nlp"]]
+)
+def test_a_pod_is_named_as_kubectl_takes_it_and_as_other_commands_print_it(run, words):
+    want = run("pod/train-0", "-n", "vision")
+    assert (want.exit_code, run(*words).stdout) == (0, want.stdout)
+
+
+def test_a_file_that_is_missing_is_no_pod_and_more_than_one_name_is_an_error(run):
+    assert "manifests/train.yaml" in run("manifests/train.yaml").stderr
+    assert "one thing at a time" in run("pod", "train-0", "train-1").stderr
+
+
 def test_a_pod_that_was_placed_in_one_rack_says_in_which_and_why(run, tmp_path):
     found = decided()
     pod = next(each for each in found if each["metadata"]["name"] == "train-0")

@@ -44,7 +44,7 @@ def test_the_recorded_policy_makes_no_difference_to_itself(path, tmp_path):
     assert "5 pods from 2023-11-14T22:15:00Z to 2023-11-14T22:45:00Z: no pod would get something else" in done.output
     old = by_team(found(path, "--policy", same), "old")
     assert (old["vision"]["guaranteed"], old["vision"]["preemptible"]) == (2, 1)
-    assert (old["nlp"]["refused"], old["nlp"]["guaranteed"], old["nlp"]["not_started"]) == (1, 1, 1)
+    assert (old["nlp"]["refused"], old["nlp"]["guaranteed"], old["nlp"]["notStarted"]) == (1, 1, 1)
 
 
 def test_a_lower_limit_shows_the_pods_that_it_refuses(path, tmp_path):
@@ -54,7 +54,7 @@ def test_a_lower_limit_shows_the_pods_that_it_refuses(path, tmp_path):
     assert "vision/sweep-0 (4 GPUs): preemptible → refused, guaranteed\n" in done.output  # no reason: it started later
     report = found(path, "--policy", lower)
     assert by_team(report, "new")["vision"]["refused"] == 1
-    assert by_team(report, "new")["vision"]["waited_hours"] > 0
+    assert by_team(report, "new")["vision"]["waitedHours"] > 0
     assert by_team(report, "new")["nlp"] == by_team(report, "old")["nlp"]
 
 
@@ -68,7 +68,7 @@ def test_a_pod_that_was_refused_then_is_admitted_by_a_policy_that_allows_it(tmp_
     objects = (recorded.node("n0", gpus=16), recorded.node("n1"))
     wide = recorded.write(tmp_path / "wide.db", objects=objects)
     new = by_team(found(wide, "--policy", larger), "new")["nlp"]
-    assert (new["refused"], new["preemptible"], new["not_started"]) == (0, 1, 0)
+    assert (new["refused"], new["preemptible"], new["notStarted"]) == (0, 1, 0)
 
 
 def test_two_policies_are_compared_without_the_recorded_one(tmp_path):
@@ -105,7 +105,7 @@ def test_what_cannot_be_decided_again_is_counted(tmp_path):
     ]
     path = recorded.write(tmp_path / "h.db", rows)
     report = found(path, "--policy", policy(tmp_path / "p", recorded.POLICY))
-    assert report["left_out"] == {"pods that cannot be read": 2, "pods that were too large to be recorded": 1}
+    assert report["leftOut"] == {"pods that cannot be read": 2, "pods that were too large to be recorded": 1}
 
 
 def test_a_history_of_the_first_format_is_read(tmp_path):
@@ -161,4 +161,4 @@ def test_rows_of_a_tenant_who_forges_what_is_recorded_do_no_harm(tmp_path):
     store.write(Batch([], recorded.UNTIL, Trace(tuple(row._replace(created=recorded.T0 + 1) for row in rows))))
     store.close()
     report = found(path, "--policy", policy(tmp_path / "p", recorded.POLICY))
-    assert sum(report["left_out"].values()) == len(rows)
+    assert sum(report["leftOut"].values()) == len(rows)

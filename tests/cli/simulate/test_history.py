@@ -48,8 +48,8 @@ def test_the_outcome_is_that_of_replay():
     [vision] = [each["new"] for each in report["teams"] if each["team"] == "vision"]
     [found] = data("--policy", "lower.yaml", world="history.db").policies
     [simulated] = [each for each in found.teams if each.group == "vision"]
-    assert vision["not_started"] == simulated.never_started.mean == 0
-    assert vision["waited_hours"] == pytest.approx(simulated.wait_p99.mean * 4 / 3600, abs=1e-3)
+    assert vision["notStarted"] == simulated.never_started.mean == 0
+    assert vision["waitedHours"] == pytest.approx(simulated.wait_p99.mean * 4 / 3600, abs=1e-3)
 
 
 def test_the_nodes_and_the_policy_of_a_history_are_a_world(folder):

@@ -46,7 +46,7 @@ def test_the_last_week_of_the_own_team_needs_no_right_but_that_to_read_reports(a
         ("vision", 12.5, 0),
         ("nlp", 0.0, 2),
     ]
-    assert (found["total"]["preemptible"], found["hours"], found["observed_hours"]) == (3.0, 168.0, 160.5)
+    assert (found["total"]["preemptible"], found["hours"], found["observedHours"]) == (3.0, 168.0, 160.5)
     assert [found["total"][key] for key in ("lost", "moved", "saved")] == [1.5, 0.5, 2.0]
     assert done.stderr.count("\n") == 1
     assert "the sums that the leader published" in done.stderr

@@ -72,10 +72,10 @@ def test_the_use_of_the_cluster_and_the_waits_of_jobs_follow(tmp_path):
         "9-64                   1    longer  longer  longer",
     ]
     found = json.loads(run("--history", path, *RANGE, "-o", "json").output)["ratios"]
-    assert {key: found[key] for key in ("allocation", "occupancy", "fragmentation", "beyond_fewest")} == {
-        "allocation": 0.75, "occupancy": 0.75, "fragmentation": 0.25, "beyond_fewest": 0.25
+    assert {key: found[key] for key in ("allocation", "occupancy", "fragmentation", "beyondFewest")} == {
+        "allocation": 0.75, "occupancy": 0.75, "fragmentation": 0.25, "beyondFewest": 0.25
     }  # fmt: skip
-    assert found["waits"][0] == {"size": "1", "jobs": 3, "wait_p50": 10, "wait_p90": 10, "wait_p99": 10}
+    assert found["waits"][0] == {"size": "1", "jobs": 3, "waitP50": 10, "waitP90": 10, "waitP99": 10}
 
 
 def test_a_table_that_is_cut_keeps_its_total(path):
@@ -96,12 +96,12 @@ def test_a_time_without_any_record_says_when_there_is_one(path, tmp_path):
 
 def test_json_has_the_same_numbers(path):
     found = json.loads(run("--history", path, *RANGE, "-o", "json").output)
-    assert found["observed_hours"] == round(INTERVAL_SECONDS / HOUR, 6)
+    assert found["observedHours"] == round(INTERVAL_SECONDS / HOUR, 6)
     assert [(each["name"], each["guaranteed"], each["preemptible"], each["idle"]) for each in found["usage"]] == [
         ("vision", 12, 0, 3),
         ("nlp", 0, 0.5, None),
     ]
-    assert found["total"]["refused_gpus"] == 24
+    assert found["total"]["refusedGpus"] == 24
     both = (found["usage"][1], found["total"])
     assert [(each["lost"], each["moved"], each["saved"]) for each in both] == [(0.25, 0.5, 0.1)] * 2
 

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -20,6 +21,8 @@ from webhook.cli.options import (
 )
 from webhook.kube.objects.keys import OWN_NAMESPACE
 
+_KIND_AND_NAME: Final = 2
+
 _EXAMPLES = """\b
 Examples:
   kubectl fairgate explain pod/train-0 -n vision
@@ -36,7 +39,9 @@ Exit status: 0 all runs, or would run now, 1 something is refused or waits, 2 so
 class Options(WorldOptions):
     """The user's options."""
 
-    what: str = argument(metavar="KIND/NAME|FILE|-", type=click.Path(allow_dash=True))
+    words: tuple[str, ...] = argument(
+        metavar="KIND/NAME|FILE|-", nargs=-1, required=True, type=click.Path(allow_dash=True)
+    )
     policy: Path | None = of(policy_option)
     namespace: str = option(
         "-n",
@@ -61,6 +66,13 @@ class Options(WorldOptions):
     history: Path | None = of(history_option)
     layout: Layout = of(layout_option)
 
+    @property
+    def what(self) -> str:
+        """What is explained: KIND/NAME, or KIND NAME as kubectl takes it, or a file. Raises click.UsageError."""
+        if len(self.words) > _KIND_AND_NAME:
+            raise click.UsageError(f"explain one thing at a time, got {' '.join(self.words)}")
+        return "/".join(self.words)
+
 
 @command(Options, epilog=_EXAMPLES, short_help="Explain one decision step by step.")
 def explain(options: Options) -> None:
@@ -73,7 +85,8 @@ def explain(options: Options) -> None:
     For an existing pod it shows what it does, the decision at its creation, and the outcome if it were created now; for
     a waiting pod its place in line and what reclaim can do for it, for a borrowing pod an announced eviction. For a
     Job, Deployment or another kind that creates pods it explains the next pod of each role, or one that waits, or one
-    that runs. For a FILE it explains one pod of each role, each as if it were the first.
+    that runs. A pod may be named NAMESPACE/NAME, as other commands print it. For a FILE it explains one pod of each
+    role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.explain.run import run  # noqa: PLC0415

@@ -3,6 +3,7 @@
 Explains the subjects that were found, each on the world that was read.
 """
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,6 +60,9 @@ from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.server.settings import FileWorld, LiveCluster
 from webhook.simulation.forecast.forecast import read_line
+
+_PRINTED: Final = re.compile(r"([a-z0-9][a-z0-9-]*)/([a-z0-9][a-z0-9.-]*)(?<!\.yaml)(?<!\.yml)(?<!\.json)")
+"""A pod as commands print it, NAMESPACE/NAME, and no file of manifests."""
 
 _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 
@@ -243,6 +247,9 @@ def _find(options: Options) -> Found:
     policy = choose_policy(options.policy, options.source)
     kinds = kind_table(policy.workloads.kinds)
     target = None if Path(options.what).exists() else read_target(options.what, kinds)
+    if target is None and not Path(options.what).exists() and (printed := _PRINTED.fullmatch(options.what)):
+        options = replace(options, namespace=printed[1])
+        target = read_target(f"pod/{printed[2]}", kinds)
     manifests = _manifests(options.what) if target is None else ()
     reading = read_objects(options.source, namespaces=(options.namespace,))
     world = world_of(reading, policy, name=origin_of(options.source).name)

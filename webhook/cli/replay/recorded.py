@@ -54,7 +54,7 @@ class Outcome:
         return ", ".join(parts)
 
 
-class TeamSums(msgspec.Struct):
+class TeamSums(msgspec.Struct, rename="camel"):
     """The pods of a team by what came of them under one policy; a pod may be in several."""
 
     refused: int = 0
@@ -277,7 +277,7 @@ _SHOWN: Final = 20
 _COLUMNS: Final = ("refused", "queued", "guaranteed", "preemptible", "evicted", "not_started")
 
 
-class TeamReport(msgspec.Struct):
+class TeamReport(msgspec.Struct, rename="camel"):
     """A team under the old and the new policy."""
 
     team: str
@@ -286,7 +286,7 @@ class TeamReport(msgspec.Struct):
     new: TeamSums
 
 
-class ChangedPod(msgspec.Struct):
+class ChangedPod(msgspec.Struct, rename="camel"):
     """A pod that gets something else under the new policy; `why` is a final refusal."""
 
     pod: str
@@ -297,7 +297,7 @@ class ChangedPod(msgspec.Struct):
     why: str = ""
 
 
-class ReplayReport(msgspec.Struct):
+class ReplayReport(msgspec.Struct, rename="camel"):
     """What the new policy changes for the pods of a history."""
 
     since: str

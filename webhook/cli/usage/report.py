@@ -51,7 +51,7 @@ _DIGITS: Final = 6
 _SMALL: Final = 10
 
 
-class UsageReport(msgspec.Struct):
+class UsageReport(msgspec.Struct, rename="camel"):
     """Usage from `since` to `until`; `observed_hours` of that time were recorded."""
 
     since: str
