@@ -224,6 +224,18 @@ async def test_a_server_that_is_not_ready_puts_no_webhook_back(scene):
     assert not any(asked.verb == "post" for asked in scene.api.asked)
 
 
+async def test_webhooks_that_were_deleted_before_a_term_stay_deleted(scene):
+    scene.why_not = None
+    scene.publish_ca()
+    await scene.registrar.sync()
+    delete(scene)
+    running = asyncio.create_task(scene.registrar.run())
+    await asyncio.sleep(3 * RESTORE_SECONDS)
+    running.cancel()
+    assert list(scene.registrar.missing) == MISSING
+    assert not any(asked.verb == "post" for asked in scene.api.asked)
+
+
 async def test_webhooks_that_api_servers_have_from_files_are_not_missing(scene):
     scene.registrar = RegistrationLoop(scene.context, why_not_serving=lambda: None, is_static=True)
     delete(scene)

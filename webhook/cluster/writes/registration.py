@@ -204,10 +204,14 @@ async def sync_registration(
     for each in wanted:
         found = await read(connection, _path(each), _OBJECT.decode, action=f"get {PLURALS[each['kind']]}")
         name = each["metadata"]["name"]
-        if found is None and "webhooks" in each:
-            why_not = await _create(connection, deleted[name], each) if name in deleted else ""
-            missing += [f"{each['kind']} {name} is missing{why_not}"] if why_not is not None else []
         if found is None:
+            if "webhooks" not in each:
+                continue
+            why_not = await _create(connection, deleted[name], each) if name in deleted else ""
+            if why_not is None:
+                changed[name] = {"webhooks": deleted[name]["webhooks"]}
+            else:
+                missing.append(f"{each['kind']} {name} is missing{why_not}")
             continue
         if "webhooks" in each:
             present[name] = found

@@ -43,8 +43,7 @@ class Leader:
 
     `runs` is how long pods ran so far. `is_static` as of `RegistrationLoop`. `more_tasks` run with its own, each under
     a name. A task that raises starts again after RESTART_SECONDS: what one object makes of it stops neither the other
-    tasks nor this replica's reviews.
-    `task_failures` counts that by name.
+    tasks nor this replica's reviews. `task_failures` counts that by name.
     """
 
     def __init__(

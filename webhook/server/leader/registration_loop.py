@@ -159,7 +159,8 @@ class RegistrationLoop:
         self._why_not_serving = why_not_serving
 
     async def run(self) -> None:
-        """Sync until cancelled."""
+        """Sync until cancelled. What was deleted before this term is not created again: an uninstallation may have."""
+        self._last, self._missing_since = {}, None
         while True:
             await self.sync()
             await asyncio.sleep(SYNC_OPEN_SECONDS if self._is_open else SYNC_SECONDS)
