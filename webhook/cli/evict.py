@@ -17,9 +17,9 @@ from webhook.cli.options import (
     notify_secrets_option,
     of,
     option,
-    path_option,
     policy_folder_option,
     run_service,
+    service_kubeconfig_option,
     usual_kubeconfig,
 )
 from webhook.cluster.api.client import ClusterError, RestoredError
@@ -47,10 +47,7 @@ class Options:
     """The user's options."""
 
     policy: Path = of(policy_folder_option)
-    kubeconfig: Path | None = path_option(
-        "--kubeconfig",
-        help="The cluster to watch. Default: the cluster this pod runs in; elsewhere $KUBECONFIG or ~/.kube/config.",
-    )
+    kubeconfig: Path | None = of(service_kubeconfig_option)
     dry_run: bool = option(
         "--dry-run", is_flag=True, help="Only print which pods would be evicted for which, or moved; write nothing."
     )

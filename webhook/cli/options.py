@@ -170,11 +170,21 @@ world_option = click.option(
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
 
 
+service_kubeconfig_option = click.option(
+    "--kubeconfig",
+    type=PATH,
+    metavar="FILE",
+    help="The cluster to watch. Default: the cluster this pod runs in; elsewhere $KUBECONFIG or ~/.kube/config.",
+)
+
+
 def usual_kubeconfig() -> Path | None:
     """Return the kubeconfig of a service that names none: kubectl's; None in a pod, whose own account it uses."""
-    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return None
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and no pod needs it
 
-    return None if "KUBERNETES_SERVICE_HOST" in os.environ else default_kubeconfig()
+    return default_kubeconfig()
 
 
 def chosen_namespace(given: str, source: object) -> str:

@@ -21,6 +21,7 @@ from webhook.cli.options import (
     path_option,
     policy_folder_option,
     run_service,
+    service_kubeconfig_option,
     usual_kubeconfig,
 )
 from webhook.cluster.api.client import ClusterError, RestoredError
@@ -77,10 +78,7 @@ class Options:
         "--world",
         help="Read nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them; contact no cluster.",
     )
-    kubeconfig: Path | None = path_option(
-        "--kubeconfig",
-        help="The cluster to watch. Default: the cluster this pod runs in; elsewhere $KUBECONFIG or ~/.kube/config.",
-    )
+    kubeconfig: Path | None = of(service_kubeconfig_option)
     namespace: str | None = option(
         "--namespace",
         metavar="NAME",

@@ -246,8 +246,9 @@ def run(options: Options) -> int:
 def _find(options: Options) -> Found:
     policy = choose_policy(options.policy, options.source)
     kinds = kind_table(policy.workloads.kinds)
-    target = None if Path(options.what).exists() else read_target(options.what, kinds)
-    if target is None and not Path(options.what).exists() and (printed := _PRINTED.fullmatch(options.what)):
+    is_file = Path(options.what).exists()
+    target = None if is_file else read_target(options.what, kinds)
+    if target is None and not is_file and (printed := _PRINTED.fullmatch(options.what)):
         options = replace(options, namespace=printed[1])
         target = read_target(f"pod/{printed[2]}", kinds)
     manifests = _manifests(options.what) if target is None else ()

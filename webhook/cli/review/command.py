@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -96,6 +96,12 @@ Exit status: 0 all admitted, 1 something refused (or --fail-on), 2 something cou
 If both 1 and 2 apply it is 1."""
 
 
+def _set_option(name: str, members: type[StrEnum], text: str) -> Any:  # noqa: ANN401 - as `option`
+    """Return the field of an option that may be given several times, one member each."""
+    choice = click.Choice(members, case_sensitive=False)
+    return option(name, multiple=True, callback=lambda *args: frozenset(args[2]), type=choice, help=text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The user's options."""
@@ -145,19 +151,9 @@ class Options:
         help=f"One of {', '.join(Format)}; to a file if one is given. Repeatable. Default: table.",
     )
     with_patch: bool = option("--patch", is_flag=True, help="Show Fairgate's changes to the pods (table, markdown).")
-    fail_on: frozenset[FailOn] = option(
-        "--fail-on",
-        multiple=True,
-        callback=lambda *args: frozenset(args[2]),
-        type=click.Choice(FailOn, case_sensitive=False),
-        help="Also fail for this. Repeatable.",
-    )
-    allow: frozenset[Allow] = option(
-        "--allow",
-        multiple=True,
-        callback=lambda *args: frozenset(args[2]),
-        type=click.Choice(Allow, case_sensitive=False),
-        help="Do not fail for this. `unknown`: kinds and numbers of pods that cannot be evaluated.",
+    fail_on: frozenset[FailOn] = _set_option("--fail-on", FailOn, "Also fail for this. Repeatable.")
+    allow: frozenset[Allow] = _set_option(
+        "--allow", Allow, "Do not fail for this. `unknown`: kinds and numbers of pods that cannot be evaluated."
     )
     docs_url: str = option(
         "--docs-url",
