@@ -40,11 +40,11 @@ class Replica(NamedTuple):
 NO_REPLICA: Final = Replica()
 
 
-# How long a pod runs, as its user says. It is information for likely starts: no decision reads it.
+# How long a pod runs, as its user says. It is shown; no decision reads it.
 
 
 MAX_SECONDS: Final = 365 * 86_400
-"""The longest run that is stated, drawn or forecast."""
+"""The longest run that is stated."""
 
 
 class RunTime(NamedTuple):

@@ -1,6 +1,6 @@
 """A pod of the API as one value.
 
-How long a pod runs by its annotation and its deadline: for likely starts, never for decisions.
+How long a pod runs by its annotation: it is shown, and no decision reads it.
 """
 
 import json

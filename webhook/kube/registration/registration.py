@@ -263,7 +263,7 @@ def webhook_configurations(
     }
     gangs = {
         # Ignore: its pods then are no gang by annotation, and start one by one as they would without Fairgate; and
-        # their likely starts do not know its run time.
+        # what it states of their run time is not shown.
         **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_gangs(policy)),
         "rules": workload_rules(policy),
         "clientConfig": client(GANGS_PATH),

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiError, ClusterError
 from webhook.cluster.writes.pod_writes import ReleaseResult, hold_in_line, release_pod
+from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.line.entries import Way
-from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.amounts import TeamName, Uid, exact_units
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.quota.charges import InFlightCharge, LedgerDecision
@@ -63,12 +64,13 @@ _PAUSE_SECONDS: Final = 5.0
 class QueueCounts:
     """What was released, by team and way, and gangs that did not come in time, by team.
 
-    Waits in seconds are handed to `on_wait`.
+    Waits in seconds are handed to `on_wait`; `waits` are the last ones of each team and size.
     """
 
     released: dict[tuple[TeamName, Way], int] = field(default_factory=dict)
     timed_out: dict[TeamName, int] = field(default_factory=dict)
     on_wait: Callable[[TeamName, float], None] = lambda _team, _seconds: None
+    waits: EarlierWaits = field(default_factory=EarlierWaits)
 
 
 class _Bound:
@@ -389,7 +391,9 @@ class StartLoop:
         key = (admit.charge.team, way)
         self.counts.released[key] = self.counts.released.get(key, 0) + 1
         if waiting.created:
-            self.counts.on_wait(admit.charge.team, max(0.0, self._clock() - waiting.created))
+            seconds = max(0.0, self._clock() - waiting.created)
+            self.counts.on_wait(key[0], seconds)
+            self.counts.waits.note(key[0], exact_units(admit.charge.gpus), int(seconds))
         terms = {"tier": admit.charge.tier, "nodes": ",".join(admit.node_choice.nodes), "way": way}
         self._context.logs.event.info("pod released", **_subject(waiting), **terms)
 
