@@ -50,12 +50,10 @@ MAX_SECONDS: Final = 365 * 86_400
 class RunTime(NamedTuple):
     """What is said of a pod's run, in seconds; 0 where nothing is.
 
-    `stated` is its annotation, `most` the deadline after which it is ended. `problem` says why the annotation is
-    ignored, "" if it is not.
+    `stated` is its annotation. `problem` says why that is ignored, "" if it is not.
     """
 
     stated: int = 0
-    most: int = 0
     problem: str = ""
 
 
