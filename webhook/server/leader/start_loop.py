@@ -62,10 +62,7 @@ _PAUSE_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class QueueCounts:
-    """What was released, by team and way, and gangs that did not come in time, by team.
-
-    Waits in seconds are handed to `on_wait`; `waits` are the last ones of each team and size.
-    """
+    """What was released, by team and way, waits in seconds, and gangs that did not come in time, by team."""
 
     released: dict[tuple[TeamName, Way], int] = field(default_factory=dict)
     timed_out: dict[TeamName, int] = field(default_factory=dict)
@@ -388,12 +385,12 @@ class StartLoop:
         self._starts.entries.put_back(waiting.uid)
 
     def _count(self, waiting: WaitingPod, admit: Admit, way: Way) -> None:
-        key = (admit.charge.team, way)
-        self.counts.released[key] = self.counts.released.get(key, 0) + 1
+        team, counts = admit.charge.team, self.counts
+        counts.released[team, way] = counts.released.get((team, way), 0) + 1
         if waiting.created:
             seconds = max(0.0, self._clock() - waiting.created)
-            self.counts.on_wait(key[0], seconds)
-            self.counts.waits.note(key[0], exact_units(admit.charge.gpus), int(seconds))
+            counts.on_wait(team, seconds)
+            counts.waits.note(team, exact_units(admit.charge.gpus), int(seconds))
         terms = {"tier": admit.charge.tier, "nodes": ",".join(admit.node_choice.nodes), "way": way}
         self._context.logs.event.info("pod released", **_subject(waiting), **terms)
 
