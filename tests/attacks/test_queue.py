@@ -114,7 +114,7 @@ def test_the_gate_does_not_go_by_any_write_of_its_owner(fairgate, attacker):
 def test_stating_a_second_starts_no_pod_ahead_of_others(fairgate, attacker):
     queued(attacker, "honest", gpus=5)
     time.sleep(1.1)  # ages are in seconds
-    queued(attacker, "liar", gpus=5, annotations={"fairgate.dev/run-time": "1s", "fairgate.dev/run-time-limit": "1s"})
+    queued(attacker, "liar", gpus=5, annotations={"fairgate.dev/run-time": "1s"})
     patch(attacker, {"metadata": {"annotations": {"fairgate.dev/run-time": "2s"}}}, name="liar")
     make_room(fairgate)
     wait_bound(fairgate.cluster, attacker.namespace, "honest")

@@ -117,7 +117,7 @@ USED_ELSEWHERE = frozenset(
 (tests/scenarios/test_replicas.py), going on with an Event that another replica began, reading the owners of
 pods and having controllers try again (tests/scenarios/test_owners.py,
 tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
-(tests/cluster/writes/test_reports.py), scoring forecasts after minutes (tests/server/leader), publishing the
+(tests/cluster/writes/test_reports.py), publishing waits after a minute (tests/server/leader), publishing the
 usage of a history that is recorded, recording moves of pods where policy has them
 (tests/scenarios/test_moves_made.py), reading the sizes of gangs, and the kinds of operators that are not
 installed here (tests/scenarios/test_predicted.py)."""

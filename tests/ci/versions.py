@@ -29,7 +29,6 @@ MINUTES_OF_A_MINOR = 12.0
 LEFT_OUT = {
     f"tests/{file}": why
     for why, files in {
-        "minutes of run times, which Fairgate measures itself": ("scenarios/test_likely_starts.py",),
         "a thousand pods; test_uninstall.py takes the same steps": ("scenarios/test_emergency.py",),
         "TLS under load, between Fairgate and any client": ("scenarios/test_certificates.py",),
         "a browser, or commands that read what the watches of the others read": (

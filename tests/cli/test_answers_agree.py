@@ -39,7 +39,7 @@ from webhook.cli.review.results import WORDS, WorldFacts
 from webhook.cli.review.run import ReviewWorld, evaluated
 from webhook.cli.world_source import WorldObjects, world_of
 from webhook.cluster.reads.listing import ReadScope
-from webhook.core.explain.line_rows import NO_PAST, QueueReader
+from webhook.core.explain.line_rows import EarlierWaits, QueueReader
 from webhook.core.explain.team_rows import board_of
 from webhook.core.model.amounts import Namespace, TeamName, Uid, gpu_number, shortened
 from webhook.core.model.pod import Requester
@@ -124,7 +124,7 @@ def explained_as_manifest(cluster, manifest, reading=None):
     world = world_of(reading, cluster.policy, name="w")
     kinds = kind_table(cluster.policy.workloads.kinds)
     subjects = list(pods_of_manifests([manifest], namespace="default", world=world, kinds=kinds))
-    found = Found(subjects, reading, world, ClusterDetails(), "w", lambda: NO_PAST)
+    found = Found(subjects, reading, world, ClusterDetails(), "w", EarlierWaits)
     ([explained], problems) = explain_all(found, now=NOW, user=USER)
     assert problems == []
     verdict = verdict_of(explained.explanation.decision)
@@ -165,7 +165,7 @@ def explained(cluster, pod):
     world = cluster.world()
     found = find_pod(cluster.objects, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
     subject = subject_of_pod(found, namespace=pod["metadata"]["namespace"], world=world)
-    [one], _ = explain_all(Found([subject], cluster.reading, world, ClusterDetails(), "w", lambda: NO_PAST), now=NOW)
+    [one], _ = explain_all(Found([subject], cluster.reading, world, ClusterDetails(), "w", EarlierWaits), now=NOW)
     return one
 
 
@@ -268,7 +268,6 @@ def check_line(cluster):
     found = {row.waiting.pod.name: row for row in reader.rows()}
     event(f"start now: {len(want)} of {len(found)}" if found else "no line")
     assert {name for name, row in found.items() if row.cause.startswith(STARTS)} == want
-    assert {name for name, row in found.items() if row.start == (0, 0)} <= want
     shown = [each.pod for each in line_of(page_of(cluster), now=NOW).rows]
     assert {each.name for each in shown if each.cause.startswith(STARTS)} == want
     again = AssumedStarts(world).due(now=NOW, count=100)

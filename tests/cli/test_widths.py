@@ -115,7 +115,7 @@ def test_a_pipe_gets_no_control_sequence_and_every_column(piped, name):
 
 HEAD = {
     "status": "team guaranteed limit used preemptible beyond share waiting who holds",
-    "queue": "place in team pod team user GPUs waits waits for held by likely start",
+    "queue": "place in team pod team user GPUs waits waits for held by earlier waits",
     "report": "outcome code team namespace who times gpus first last",
 }
 

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
-from webhook.core.explain.line_places import Score
 from webhook.core.explain.node_rows import ClusterUse
 from webhook.core.line.entries import Way
 from webhook.core.model.amounts import (
@@ -127,7 +126,6 @@ def server() -> Metrics:
     queue.watch_releases({(_TEAM, Way.IN_TURN): 1})
     queue.watch_timeouts({_TEAM: 1})
     queue.watch_stalled(lambda: 0)
-    queue.watch_starts(lambda: Score(inside=1))
     queue.waited(_TEAM, 0.0)
     metrics.watch_registration(lambda: True, lambda: 0)
     metrics.watch_history(lambda: None, lambda: 0)

@@ -30,7 +30,7 @@ WHOLE = {
     "Does it wait, without Fairgate's command?": ["Queued", "waits: "],
     "Who holds what it waits for?": ["/Pod/"],
     "Which position has it?": [r"waits +a +\S*"],
-    "When does it start?": ["likely start"],
+    "How long did others wait?": ["earlier waits|GPUs? in team"],
     "Would this pod run?": ["admitted|waits|queued", "gpu-"],
     "Would all pods of this manifest run?": ["admitted|waits|queued"],
     "Which GPU models have room?": [r"gpu +20 +\d"],

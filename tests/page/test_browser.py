@@ -1,7 +1,6 @@
 """The page in a real Chromium: every view, live updates, keyboard, without scripts, narrow, dark, and axe's rules."""
 
 import os
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,8 +13,8 @@ from tests import builders as b
 from tests.page.support.pages import decided, named, served, state_of
 from tests.page.support.pictures import cluster_objects, cluster_policy
 from tests.page.support.windows import DARK, LIVE, NARROW, WIDE, opened_at
-from webhook.core.explain.line_places import Run
-from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
+from webhook.core.model.amounts import ONE_GPU, NodeName, TeamName, Uid
 from webhook.kube.objects import objects
 from webhook.kube.pod.existing import to_resident
 from webhook.page.live.cluster_state import note_pod
@@ -242,16 +241,14 @@ PICTURES = {
 def test_the_pictures_are_made(window):
     state = state_of(cluster_objects(), policy=cluster_policy())
     state.origin = "cluster https://gpus.example.org:6443"
-    began = int(time.time()) - 200 * 3600
-    for number in range(30):  # without pods that ended, no likely start is known
-        state.reading.runs.add(Run(f"old-{number}", "nlp", began, began + (36 + number) * 3600))
+    waits = tuple(range(420, 2_400, 99))
+    state.waits = EarlierWaits(TeamWaits(TeamName("nlp"), gpus * ONE_GPU, waits) for gpus in (1, 2, 4, 8))
     with served(state) as gallery:
         gallery.enter()
         for name, (path, options) in PICTURES.items():
             opened = opened_at(gallery, window, path, **options)
             page = opened.page
             page.wait_for_function(LIVE)
-            page.wait_for_function("() => !document.querySelector('#main').textContent.includes('being computed')")
             if name == "page-map.png":
                 page.locator("#map canvas").first.hover(position={"x": 30, "y": 10})
             page.screenshot(path=DOCS / name, scale="css")

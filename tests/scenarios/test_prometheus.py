@@ -32,7 +32,6 @@ SELECTS_NOTHING = {
 """Selectors of alerts that select nothing in this run, and why; promtool fires these alerts in tests."""
 
 NOT_YET = {
-    "Likely starts that were right": "no pod has ended, so no range of a start was ever given",
     "GPUs that pods hold and do not use": "policy does not measure that here",
     "Messages to people": "policy has no targets here",
 }

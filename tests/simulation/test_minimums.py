@@ -7,12 +7,10 @@ from tests.simulation.loads import T0, policy_of, simulated, task, team, world_o
 from webhook.core.model.amounts import WorkloadName
 from webhook.core.model.pod import Replica
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys
 from webhook.kube.world_file.world_file import parse_world
-from webhook.simulation.forecast.coarse_line import Present, as_created
 
 WEB = WorkloadName("b/Deployment/web")
 TEAMS = policy_of(team("a", 4), team("b", 0))
@@ -47,14 +45,6 @@ def test_an_autoscaler_of_a_world_file_says_who_goes_first():
     assert left_after(world_file(minimum=1), 1) == ["job", "web", "web"]
     assert left_after(world_file(minimum=1), 2) == ["job", "web"]
     assert left_after(world_file(minimum=1), 3) == ["web"], "and then the other pod before its last replica"
-
-
-def test_forecasts_begin_with_what_scales_workloads():
-    world = world_file(minimum=2)
-    copied = Present(world, [], now=T0).world_of_its_own()
-    assert copied.minimums.of(WEB) == world.minimums.of(WEB) == Replicas(2, 3, 3, is_scaled=True)
-    [pod] = [pod for pod in world.pods() if pod.uid == "b-web-0"]
-    assert as_created(pod).replica == Replica(WEB), "its controller makes another replica"
 
 
 def test_a_task_that_is_trimmed_loses_no_work():

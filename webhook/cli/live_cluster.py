@@ -151,8 +151,8 @@ MAX_ROOM_SECONDS: Final = 600.0
 """An anonymous world that is older is not used: it is written again every minute."""
 
 ENDED_READS: Final = 8
-"""Ended pods that are read at once, enough for how long pods run, and how often: each time of other namespaces, so that
-those of one do not keep the others' from being read."""
+"""How often as many ended pods are read: each time of other namespaces, so that those of one do not keep the others'
+from being read."""
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
@@ -224,33 +224,29 @@ async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence
     return coverage, unnamed
 
 
-OF_TEAMS: Final = {"fieldSelector": "status.phase=Succeeded", "labelSelector": keys.TEAM}
-UNDECIDED: Final = {"fieldSelector": "status.phase!=Pending,status.phase!=Running", "labelSelector": f"!{keys.TEAM}"}
-"""Pods that have ended: those of teams that did their work, and those that Fairgate did not decide."""
+_UNDECIDED: Final = {"fieldSelector": "status.phase!=Pending,status.phase!=Running", "labelSelector": f"!{keys.TEAM}"}
 
 
-async def read_ended(
-    kubeconfig: Path | None, namespaces: Sequence[str], *, which: Mapping[str, str] = OF_TEAMS
-) -> list[dict[str, Any]]:
-    """Read some pods that have ended; none where they may not be listed. Estimates use them, no decision."""
+async def read_ended(kubeconfig: Path | None) -> list[dict[str, Any]]:
+    """Read some pods that have ended and that Fairgate did not decide; none where they may not be listed."""
     found: list[dict[str, Any]] = []
     with suppress(ClusterError):
         async with await connect(kubeconfig) as connection:
             try:
-                return await _ended(connection, "/api/v1/pods", which)
+                return await _ended(connection, "/api/v1/pods")
             except ApiError as error:
                 if not error.is_forbidden:
                     raise
-            for namespace in await _scope(kubeconfig, namespaces):
-                found += await _ended(connection, f"/api/v1/namespaces/{namespace}/pods", which)
+            for namespace in await _scope(kubeconfig, ()):
+                found += await _ended(connection, f"/api/v1/namespaces/{namespace}/pods")
     return found
 
 
-async def _ended(connection: ApiConnection, path: str, which: Mapping[str, str]) -> list[dict[str, Any]]:
+async def _ended(connection: ApiConnection, path: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    selector = which["fieldSelector"]
+    selector = _UNDECIDED["fieldSelector"]
     for _ in range(ENDED_READS):
-        params = {**which, "fieldSelector": selector, "limit": ENDED_PODS}
+        params = {**_UNDECIDED, "fieldSelector": selector, "limit": ENDED_PODS}
         body = await connection.send("GET", path, action="list pods", params=params)
         try:
             listed = msgspec.json.decode(body, type=_Listed)

@@ -214,13 +214,6 @@ class Layout(StrEnum):
         return self in (Layout.JSON, Layout.YAML)
 
 
-history_option = click.option(
-    "--history",
-    type=PATH,
-    metavar="FILE",
-    help="A history of `fairgate serve --history`: its pods also say how long pods run, for likely starts.",
-)
-
 layout_option = click.option(
     "-o",
     "--output",

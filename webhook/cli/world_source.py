@@ -159,9 +159,9 @@ def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
     """
     if not isinstance(source, LiveCluster):
         return ()
-    from webhook.cli.live_cluster import UNDECIDED, read_ended  # noqa: PLC0415 - slow to import, and files need none
+    from webhook.cli.live_cluster import read_ended  # noqa: PLC0415 - slow to import, and files need none
 
-    found = asyncio.run(read_ended(source.kubeconfig, (), which=UNDECIDED))
+    found = asyncio.run(read_ended(source.kubeconfig))
     listed = [{**each, "apiVersion": keys.CORE_API, "kind": "Pod"} for each in found]  # items of a list have neither
     return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
 

@@ -33,7 +33,6 @@ from webhook.history.store import (
     FORMAT,
     MAX_OBJECT_BYTES,
     RECORDED_UNTIL,
-    EndedRow,
     HistoryError,
     Trace,
     check_format,
@@ -93,16 +92,6 @@ def read_trace(path: Path, since: float, until: float) -> Trace:
         if not all(map(math.isfinite, (row.gpus, row.created, row.bound, row.ended))):
             raise HistoryError(f"{path} has a pod whose times or GPUs are no numbers: {printable(row.uid)}")
     return trace
-
-
-def read_run_times(path: Path, *, most: int) -> tuple[EndedRow, ...]:
-    """Return pods that ran and ended, the latest first; at most so many. Raises HistoryError."""
-    with opened(path) as connection:
-        try:
-            rows = store.read_ended(connection, most)
-        except msgspec.ValidationError as error:
-            raise HistoryError(f"{path} has a row that is not one of a history: {error}") from error
-    return tuple(row for row in rows if all(map(math.isfinite, (row.gpus, row.created, row.bound, row.ended))))
 
 
 def recorded_range(path: Path) -> tuple[float, float]:

@@ -18,7 +18,6 @@ import msgspec
 
 from webhook.files import InputError
 from webhook.history.meter import INTERVAL_SECONDS, UsageKey, UsageKind, UsageRow, interval_of
-from webhook.kube.objects.keys import RUN_TIME, RUN_TIME_LIMIT
 from webhook.kube.workloads.unknown_kinds import KIND
 
 MAX_OBJECT_BYTES: Final = 16_384
@@ -56,26 +55,6 @@ class PodRow(NamedTuple):
         return bool(self.code)
 
 
-class EndedRow(NamedTuple):
-    """A pod that ran and ended, with what was said of its run: two annotations, "" without them, and a deadline."""
-
-    uid: str
-    team: str
-    user: str
-    gpus: float
-    created: float
-    bound: float
-    ended: float
-    run_time: str = ""
-    limit: str = ""
-    deadline: int = 0
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """The annotations that it had of these."""
-        return {key: value for key, value in ((RUN_TIME, self.run_time), (RUN_TIME_LIMIT, self.limit)) if value}
-
-
 class ObjectRow(NamedTuple):
     """What surrounds pods, as it was last: a node, say, or what scales a workload; `until` is 0 while it exists.
 
@@ -111,7 +90,7 @@ NO_TRACE: Final = Trace()
 # The tables of what came, on a connection to a history file; each call is part of the caller's transaction.
 
 
-_Row = TypeVar("_Row", PodRow, EndedRow, ObjectRow, PolicyRow)
+_Row = TypeVar("_Row", PodRow, ObjectRow, PolicyRow)
 
 MAX_PODS: Final = 200_000
 """Pods of a file. Beyond that those of the team with most of them go first, so that no tenant displaces others'."""
@@ -208,32 +187,6 @@ def read_trace(connection: sqlite3.Connection, since: float, until: float) -> Tr
         "SELECT hash, since, documents FROM policies WHERE since < ? ORDER BY since", (until,)
     )
     return Trace(_rows(PodRow, pods), _rows(ObjectRow, objects), _rows(PolicyRow, policies))
-
-
-_ENDED: Final = """
-WITH ran AS (
-  SELECT *, row_number() OVER (PARTITION BY team, user ORDER BY ended DESC, uid) AS of_user
-  FROM pods WHERE code = '' AND bound > 0 AND ended >= bound
-), ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY team ORDER BY of_user, ended DESC, uid) AS of_team FROM ran
-), latest AS (SELECT * FROM ranked ORDER BY of_team, ended DESC, uid LIMIT ?)
-SELECT uid, team, user, gpus, created, bound, ended, {values}
-FROM latest ORDER BY ended DESC, uid
-"""
-_SAID: Final = (
-    f"CAST(json_extract(object, '$.metadata.annotations.\"{RUN_TIME}\"') AS TEXT)",
-    f"CAST(json_extract(object, '$.metadata.annotations.\"{RUN_TIME_LIMIT}\"') AS TEXT)",
-    "CAST(json_extract(object, '$.spec.activeDeadlineSeconds') AS INTEGER)",
-)
-_VALUES: Final = ", ".join(
-    f"CASE WHEN json_valid(object) THEN coalesce({value}, {empty}) ELSE {empty} END"
-    for value, empty in zip(_SAID, ("''", "''", "0"), strict=True)
-)
-
-
-def read_ended(connection: sqlite3.Connection, most: int) -> tuple[EndedRow, ...]:
-    """Return the pods that ran and ended last: of each team and user as many as of others."""
-    return _rows(EndedRow, connection.execute(_ENDED.format(values=_VALUES), (most,)))
 
 
 def _rows(row: type[_Row], found: Iterable[Sequence[object]]) -> tuple[_Row, ...]:

@@ -11,7 +11,6 @@ from typing import Final
 
 from prometheus_client import Counter, Histogram
 
-from webhook.core.explain.line_places import Score
 from webhook.core.explain.pod_rows import unusual_pods
 from webhook.core.explain.team_rows import UsageRow, department_rows, team_rows, workloads_below
 from webhook.core.line.entries import Way
@@ -175,12 +174,6 @@ _TIMED_OUT: Final = (
     "Gangs whose pods did not all come within queue.gangTimeout, counted by the leader: sum over replicas.",
 )
 
-_STARTS: Final = (
-    "fairgate_likely_starts",
-    "Likely starts whose outcome is known, counted by the leader: sum over replicas. `result`: inside the range, "
-    "earlier, later (or not at all).",
-)
-
 _STALLED: Final = (
     "fairgate_queue_stalled_seconds",
     "For how long the first pod in line could have started and was not released, by the leader; 0 if none waits so.",
@@ -211,10 +204,6 @@ class QueueMetrics:
     def watch_stalled(self, seconds: Callable[[], float]) -> None:
         """Export for how long the line has stood still."""
         self._process.add_gauge(*_STALLED, seconds)
-
-    def watch_starts(self, scored: Callable[[], Score]) -> None:
-        """Export how the likely starts came true that this replica forecast."""
-        self._process.add_counts(*_STARTS, lambda: scored()._asdict(), labels=["result"])
 
     def waited(self, team: TeamName, seconds: float) -> None:
         """Record how long a pod waited that was released."""

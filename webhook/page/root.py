@@ -73,7 +73,6 @@ class Page:
     ) -> None:
         """Serve until cancelled; `on_ready` receives the URL to open. Raises OSError where the port is taken."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._line.close)
             site = await self._start(settings, stack)
             await self.hub.publish_rows()
             async with asyncio.TaskGroup() as group:

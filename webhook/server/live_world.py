@@ -27,10 +27,8 @@ from webhook.kube.nodes.nodes import API, marks_of
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.observe.processes import LedgerMetrics, LedgerState
-from webhook.server.leader.start_scores import RunLog
 from webhook.server.leader.tiers import BypassDetector
 from webhook.server.settings import StartupError
-from webhook.simulation.forecast.run_times import SeenRuns
 
 TICK_SECONDS: Final = 1.0
 
@@ -48,7 +46,6 @@ class LiveWorld:
     bypass_detector: BypassDetector
     shadow_labels: ShadowLabels
     counts: LedgerMetrics
-    runs: SeenRuns
     autoscalers: AutoscalerWatch
 
     @classmethod
@@ -89,9 +86,8 @@ class LiveWorld:
         bypass_detector = BypassDetector(
             world, shadow_labels, report=lambda pod: _report_bypass(pod, world, counts, logs), linger=ledger.linger
         )
-        run_log = RunLog(world, note, connection.unix_time)
         kinds = [
-            followed(kind, partial(run_log.note, kind.name))
+            followed(kind, partial(note, kind.name))
             for kind in world_kinds(world, pods=bypass_detector, lose=bypass_detector.delete_pod)
         ]
         autoscalers = AutoscalerWatch(connection, world, note=_noting(logs, note))
@@ -113,7 +109,6 @@ class LiveWorld:
             bypass_detector=bypass_detector,
             shadow_labels=shadow_labels,
             counts=counts,
-            runs=run_log.runs,
             autoscalers=autoscalers,
         )
 

@@ -84,7 +84,6 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                     why_stale=live.why_stale,
                     why_not_serving=readiness.why_not,
                     accounting=metrics.accounting,
-                    runs=live.runs,
                     is_static=settings.is_static,
                     timing=lease_timing(settings.lease_seconds),
                     more_tasks=_publishers(live, holder, recorder, logs),
@@ -189,7 +188,6 @@ def _watch_leader(leader: Leader, metrics: Metrics, world: World) -> None:
     queue_metrics.watch_releases(leader.queue.counts.released)
     queue_metrics.watch_timeouts(leader.queue.counts.timed_out)
     queue_metrics.watch_stalled(lambda: leader.queue.stalled.seconds)
-    queue_metrics.watch_starts(lambda: leader.starts.results)
     leader.queue.counts.on_wait = queue_metrics.waited
 
 

@@ -18,7 +18,7 @@ from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.live_cluster import ENDED_PODS, read_ended
 from webhook.cli.main import main
 from webhook.cli.queue.run import QueueReport
-from webhook.history.store import Batch, HistoryStore, PodRow, Trace
+from webhook.kube.ledger import reports
 from webhook.kube.objects import keys
 
 POLICY = """
@@ -72,22 +72,15 @@ def rows(result):
     return [" ".join(line.split()) for line in result.stdout.splitlines()]
 
 
-def test_every_pod_has_its_place_its_cause_its_holders_and_why_its_start_is_unknown(tmp_path):
+def test_every_pod_has_its_place_its_cause_and_its_holders(tmp_path):
     result = queue(tmp_path)
     assert result.exit_code == 0, result.output
     printed = rows(result)
     cause = "team vision holds 8 of 8; next when 2 GPUs come back"
-    assert printed[1] == f"1 1 vision/first vision ann 2 5h {cause} vision/Job/train 8 next"
+    assert printed[1] == f"1 1 vision/first vision ann 2 5h {cause} vision/Job/train 8 -"
     assert printed[2].startswith("2 2 vision/second vision bob 1 4h team vision holds 8 of 8; next when 1 GPU comes")
-    assert printed[3] == "- - nlp/held nlp ann 2 3h scheduling gate example.com/gate of another controller - unknown"
-    assert printed[2].endswith(" after 1 other")
-    reason = "no pod that ended can be read, and 5 are needed to tell how long pods run; annotation "
-    reason += "fairgate.dev/run-time tells it, too"
-    assert printed[4:6] == [
-        f"unknown for 2 pods: {reason}",
-        "unknown for 1 pod: another controller's scheduling gate holds it",
-    ]
-    assert printed[6] == "total: 3 pods that ask for 5 GPUs"
+    assert printed[3] == "- - nlp/held nlp ann 2 3h scheduling gate example.com/gate of another controller - -"
+    assert printed[4] == "total: 3 pods that ask for 5 GPUs"
     assert printed[-1].endswith("1 node, 1 pod; policy " + printed[-1].rpartition(" ")[2])
 
 
@@ -100,46 +93,11 @@ def line_of(found):
     return msgspec.convert(json.loads(found.stdout), QueueReport).pods
 
 
-def test_in_a_new_cluster_stated_run_times_make_ranges(tmp_path):
-    world = [waiting_world()[0], stated(holder("train-0", started=ago(hours=1)), "2h")]
-    world += [
-        stated(gated("first", gpus=8, created=ago(minutes=50)), "30m"),
-        gated("second", gpus=8, created=ago(minutes=30)),
-    ]
-    first, second = (line_of(queue(tmp_path, "-o", "json", found=world))[n].likely_start for n in (0, 1))
-    assert 0 < first.earliest_seconds <= 3600 <= first.latest_seconds < 12 * 3600
-    assert first.earliest_seconds < second.earliest_seconds
-    assert first.latest_seconds < second.latest_seconds < 16 * 3600
-    said = line_of(queue(tmp_path, "-o", "json", found=world))[0].stated_run_time
-    assert (said.seconds, said.held, said.tried, said.believed) == (1800, 0, 0, True)
-
-
-def test_a_deadline_bounds_a_start_of_which_nothing_else_is_known(tmp_path):
-    running = holder("train-0", started=ago(hours=1))
-    running["spec"]["activeDeadlineSeconds"] = 2 * 3600
-    [first] = line_of(queue(tmp_path, "-o", "json", found=[waiting_world()[0], running, gated("first")]))
-    assert first.likely_start.earliest_seconds < 10
-    assert 3500 <= first.likely_start.latest_seconds <= 3600
-
-
-def test_where_no_start_can_be_forecast_it_says_how_long_the_last_ones_of_the_size_waited(tmp_path):
-    last = [started_pod(f"t{n}", waited=5 * 60 + n * 105) for n in range(21)]
-    found = [b.node("gpu-1", gpus=64), *last, waiting_world()[2]]
-    printed = rows(queue(tmp_path, found=found))
-    assert printed[1].endswith(" last 20: 7m to 40m"), "the oldest of 21 is left out"
-    assert "last 20: how long the last pods of this size in the team waited until they started" in printed
-    [first] = line_of(queue(tmp_path, "-o", "json", found=found))
-    earlier = first.earlier_starts
-    assert (earlier.starts, earlier.shortest_seconds, earlier.longest_seconds) == (20, 405, 2400)
-
-
-def started_pod(name, *, waited):
-    """A pod of two GPUs that started some time after it came; those that waited longer started later."""
-    made = holder(name, gpus=2)
-    start = datetime.now(UTC) - timedelta(hours=3) + timedelta(seconds=waited)
-    made["metadata"]["creationTimestamp"] = (start - timedelta(seconds=waited)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    made["status"]["startTime"] = start.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return made
+def test_what_a_user_states_of_a_run_is_shown(tmp_path):
+    world = [*waiting_world()[:2], stated(gated("first"), "30m")]
+    assert line_of(queue(tmp_path, "-o", "json", found=world))[0].stated_run_time == 1800
+    result = CliRunner().invoke(main, ["explain", *sample_world.write(tmp_path, world), "pod/first", "-n", "vision"])
+    assert "stated run time: 30m" in rows(result)
 
 
 def test_one_team(tmp_path):
@@ -166,9 +124,8 @@ def test_data_has_the_published_shape(tmp_path, layout, read):
     first, _, held = report.pods
     assert (first.place, first.place_in_team, first.code, first.user) == (1, 1, "WaitsForLimit", "ann")
     assert [(each.name, each.gpus) for each in first.holders] == [("vision/Job/train", "8")]
-    assert first.likely_start is None
-    assert first.likely_start_unknown.startswith("no pod that ended can be read")
-    assert (held.place, held.gates, held.likely_start) == (None, ["example.com/gate"], None)
+    assert (first.earlier_starts, first.stated_run_time) == (None, None)
+    assert (held.place, held.gates) == (None, ["example.com/gate"])
 
 
 @pytest.mark.slow
@@ -202,7 +159,6 @@ def test_explain_tells_the_same_of_a_waiting_pod(tmp_path):
     assert "line 2nd in line of team vision, 2nd of all, since 4h" in printed
     assert "waits for: team vision holds 8 of 8; next when 1 GPU comes back" in printed
     assert "held by vision/Job/train 8" in printed
-    assert any(line.startswith("likely start: unknown, no pod that ended can be read") for line in printed)
     assert "outcome queued" in printed
     want = "waits: team vision holds 8 of 8; next when 1 GPU comes back (WaitsForLimit)"
     assert want in printed, "its place is that of `line`, not the one that it would get now"
@@ -262,92 +218,37 @@ def live(api, tmp_path):
     return run
 
 
-async def test_of_a_live_cluster_ended_pods_say_how_long_pods_run(api, live):
-    for number, hours in enumerate((20, 20, 21, 21, 22, 22)):
-        ended = holder(f"old-{number}", started=ago(hours=100 + hours))
-        terminated = {"state": {"terminated": {"finishedAt": ago(hours=100)}}}
-        status = ended["status"] | {"phase": "Succeeded", "containerStatuses": [terminated]}
-        metadata, spec = ended["metadata"], ended["spec"]
-        api.put("/api/v1/pods", f"old-{number}", namespace="vision", metadata=metadata, spec=spec, status=status)
-    result = await live("--team", "vision", "-o", "json")
-    assert result.exit_code == 0, result.output
-    first = msgspec.convert(json.loads(result.stdout), QueueReport).pods[0]
-    assert first.likely_start_unknown is None
-    assert first.likely_start.earliest_seconds <= 15 * 3600 <= first.likely_start.latest_seconds, (
-        "it ran 6 of about 21 h"
-    )
+async def test_of_a_live_cluster_it_says_how_long_the_last_ones_of_the_size_waited(api, live):
+    rows_of = [{"team": "vision", "gpus": "2", "seconds": [0, 420, 2400]}, {"team": "nlp", "gpus": "2", "seconds": [9]}]
+    api.put(reports.PATH, reports.STARTS, starts=rows_of)
+    printed = rows(await live("--team", "vision"))
+    assert printed[1].endswith(" last 3: <1m to 40m")
+    assert printed[2].endswith(" -"), "nothing is known of its size"
+    assert "earlier waits: how long the last pods of this size in the team waited in line, not promised" in printed
+    first = line_of(await live("--team", "vision", "-o", "json"))[0]
+    earlier = first.earlier_starts
+    assert (earlier.starts, earlier.shortest_seconds, earlier.longest_seconds) == (3, 0, 2400)
+    told = rows(await live("pod/first", "-n", "vision", command="explain"))
+    assert "the last 3 starts of 2 GPUs in team vision waited <1m to 40m" in told
 
 
 async def test_many_ended_pods_of_one_namespace_do_not_keep_those_of_others_from_being_read(api, live):
     """The API server lists by namespace, and a tenant may leave any number of ended pods."""
 
-    def put(name, namespace, *, hours):
-        ended = holder(name, started=ago(hours=100 + hours))
-        metadata = ended["metadata"] | {"namespace": namespace}
-        terminated = {"state": {"terminated": {"finishedAt": ago(hours=100)}}}
-        status = ended["status"] | {"phase": "Succeeded", "containerStatuses": [terminated]}
+    def put(name, namespace):
+        ended = holder(name)
+        metadata = ended["metadata"] | {"namespace": namespace, "labels": {}}
+        status = ended["status"] | {"phase": "Succeeded"}
         api.put("/api/v1/pods", name, namespace=namespace, metadata=metadata, spec=ended["spec"], status=status)
 
     for number in range(int(ENDED_PODS) + 10):
-        put(f"short-{number}", "a-flood", hours=0.001)
+        put(f"short-{number}", "a-flood")
     for number in range(6):
-        put(f"old-{number}", "vision", hours=20)
-    found = await read_ended(Path(live.config), ())
+        put(f"old-{number}", "vision")
+    found = await read_ended(Path(live.config))
     names = [each["metadata"]["name"] for each in found]
     assert sum(name.startswith("short-") for name in names) == int(ENDED_PODS)
     assert sum(name.startswith("old-") for name in names) == 6
-
-
-def recorded(path, *, runs=8, hours=10.0):
-    """A history of pods of team vision that ran for so long."""
-    end = datetime.now(UTC).timestamp() - 3600
-    begin = end - hours * 3600
-    pods = [
-        PodRow(f"r{n}", "vision", f"r{n}", team="vision", gpus=8.0, created=begin, bound=begin, ended=end - n)
-        for n in range(runs)
-    ]
-    store = HistoryStore(path)
-    store.write(Batch((), end, Trace(tuple(pods))))
-    store.close()
-    return path
-
-
-def test_a_history_says_how_long_pods_run(tmp_path):
-    history = recorded(tmp_path / "history.db")
-    result = queue(tmp_path, "--history", str(history), "-o", "json")
-    assert result.exit_code == 0, result.output
-    first = msgspec.convert(json.loads(result.stdout), QueueReport).pods[0]
-    assert first.likely_start.earliest_seconds <= 4 * 3600 <= first.likely_start.latest_seconds, "it ran 6 of 10 h"
-    again = queue(tmp_path, "--history", str(history), "-o", "json")
-    assert json.loads(again.stdout)["pods"][0]["likelyStart"].keys() == {"earliestSeconds", "latestSeconds"}
-
-
-def test_explain_reads_a_history_too(tmp_path):
-    history = recorded(tmp_path / "history.db")
-    options = sample_world.write(tmp_path, waiting_world())
-    (tmp_path / "policy.yaml").write_text(POLICY)
-    result = CliRunner().invoke(main, ["explain", *options, "pod/second", "-n", "vision", "--history", str(history)])
-    assert any(line.startswith("likely start: ") and line.endswith("of earlier pods") for line in rows(result))
-
-
-@pytest.mark.parametrize("command", ["queue", "explain"])
-@pytest.mark.parametrize(
-    ("damage", "want"),
-    [
-        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:5000]), "is truncated", id="truncated"),
-        pytest.param(lambda path: path.write_text("a,b,c"), "is not a history of Fairgate", id="foreign"),
-        pytest.param(lambda path: path.unlink(), "cannot be read", id="missing"),
-    ],
-)
-def test_a_history_that_cannot_be_read_is_an_error(tmp_path, damage, want, command):
-    history = recorded(tmp_path / "history.db")
-    damage(history)
-    options = sample_world.write(tmp_path, waiting_world())
-    (tmp_path / "policy.yaml").write_text(POLICY)
-    words = ["pod/second", "-n", "vision"] if command == "explain" else []
-    result = CliRunner().invoke(main, [command, *options, *words, "--history", str(history)])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert want in result.stderr
 
 
 async def test_status_of_a_live_cluster_counts_the_line(live):

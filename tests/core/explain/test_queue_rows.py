@@ -10,8 +10,7 @@ from tests.core.support.make import demand, gpus, node, policy, requirement, res
 from tests.core.support.waiting import member, waiting
 from webhook.core.admission.pod_rules import come_so_far
 from webhook.core.explain import line_rows
-from webhook.core.explain.line_places import StartRange, UnknownStart
-from webhook.core.explain.line_rows import QueueReader
+from webhook.core.explain.line_rows import EarlierWaits, QueueReader, TeamWaits
 from webhook.core.model.constraints import (
     HELD,
     NO_CONSTRAINTS,
@@ -118,24 +117,18 @@ def test_pods_that_others_hold_or_that_end_are_not_in_line():
     pods = [waiting("gated", foreign_gates=("example.com/a", "b"), created=1), waiting("ends", is_terminating=True)]
     ends, gated = rows(line(*pods))
     assert (gated.place, gated.code, gated.gates) == (None, Code.WAITS_FOR_GATE, ("example.com/a", "b"))
-    assert gated.start.reason == "another controller's scheduling gate holds it"
     assert gated.cause == "scheduling gate example.com/a, b of another controller"
-    assert (ends.place, ends.cause, ends.start.reason) == (None, "it is being deleted", "it is being deleted")
+    assert (ends.place, ends.cause) == (None, "it is being deleted")
 
 
 def test_a_pod_that_cannot_be_read_any_more_says_so():
     [row] = rows(line(replace(waiting("a"), problem="spec.containers[0]: not a number")))
-    assert (row.place, row.cause, row.start.reason) == (
-        None,
-        "spec.containers[0]: not a number",
-        "its owner changed it, and it can no longer be read",
-    )
+    assert (row.place, row.cause) == (None, "spec.containers[0]: not a number")
 
 
 def test_pods_that_could_start_wait_for_those_ahead_of_them():
     first, second = rows(line(waiting("a", created=1), waiting("b", created=2)))
-    assert (first.cause, first.start) == ("it may start now, with the next release", (0, 0))
-    assert (second.cause, second.start) == ("1 pod of team team-a ahead of it", UnknownStart("nothing was forecast"))
+    assert (first.cause, second.cause) == (STARTS, "1 pod of team team-a ahead of it")
 
 
 class TestTheFirstOfEachTeam:
@@ -154,7 +147,6 @@ class TestTheFirstOfEachTeam:
         head, mine = rows(place, now=NOW)
         assert (head.waiting.pod.name, head.place.overall, head.code) == ("head", 1, Code.WAITS_FOR_LIMIT)
         assert (mine.place.of_team, mine.cause) == (1, want)
-        assert (mine.start == (0, 0)) is (want == STARTS)
         started = [turn.waiting.pod.name for turn in AssumedStarts(place).due(now=NOW, count=9)]
         assert started == (["mine"] if want == STARTS else [])
 
@@ -218,10 +210,9 @@ def test_a_charged_pod_for_which_a_node_keeps_room_waits_for_that(is_charged):
     there.set_node(node("n0", taints=(Taint(HELD, Effect.NO_SCHEDULE, "h1"),)))
     if is_charged:
         there.assume(flight_of(found.pod, Charge(found.team, Tier.GUARANTEED, found.pod.demand.gpus)))
-    causes = {row.waiting.pod.name: (row.cause, row.start) for row in rows(there)}
-    assert causes["a"][0] == "borrowed GPUs are taken back for it, and it starts once they are free"
-    assert isinstance(causes["a"][1], UnknownStart)
-    assert causes["b"][0] != causes["a"][0], "no node keeps room for it any more"
+    causes = {row.waiting.pod.name: row.cause for row in rows(there)}
+    assert causes["a"] == "borrowed GPUs are taken back for it, and it starts once they are free"
+    assert causes["b"] != causes["a"], "no node keeps room for it any more"
 
 
 def test_all_of_a_gang_wait_for_the_room_that_is_taken_back_for_some_of_them():
@@ -251,7 +242,7 @@ def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():
 )
 def test_where_room_is_not_known_what_is_written_on_the_pod_says_why_it_waits(written, want):
     [row] = rows(line(waiting("a", **written)), is_room_known=False)
-    assert (row.cause, row.start.reason) == (want, "you may not list all nodes and pods")
+    assert row.cause == want
 
 
 def test_a_team_is_shown_alone_with_its_places_among_all():
@@ -260,23 +251,12 @@ def test_a_team_is_shown_alone_with_its_places_among_all():
     assert (row.waiting.pod.name, row.place.of_team) == ("a", 1)
 
 
-def test_the_forecast_is_asked_for_pods_in_line_alone():
-    asked = []
-
-    def starts(uid):
-        asked.append(uid)
-        return StartRange(60, 120)
-
-    held_back = waiting("gated", foreign_gates=("example.com/a",), created=1)
-    pod = waiting("a", 3)
-    [first, second] = rows(line(pod, held_back, residents=[held(8)]), starts=starts)
-    assert (asked, first.start) == ([pod.uid], (60, 120))
-    assert second.start.reason == "another controller's scheduling gate holds it"
-
-
-def test_where_room_is_not_known_no_forecast_is_asked_for():
-    [row] = rows(line(waiting("a", 3)), starts=pytest.fail, is_room_known=False)
-    assert isinstance(row.start, UnknownStart)
+def test_pods_in_line_have_the_waits_of_earlier_ones_like_them():
+    waits = EarlierWaits([TeamWaits("team-a", gpus(3), (60, 240, 120)), TeamWaits("team-b", gpus(3), (5,))])
+    pods = [waiting("a", 3), waiting("small", 1, created=1), waiting("gated", 3, foreign_gates=("x",), created=2)]
+    first, small, gated = rows(line(*pods, residents=[held(8)]), waits=waits)
+    assert first.earlier == (3, 60, 240)
+    assert (small.earlier, gated.earlier) == (None, None), "of this size none is known; it is not in line"
 
 
 def test_of_many_kinds_of_pods_only_so_many_are_judged(monkeypatch):

@@ -13,7 +13,6 @@ from tests.core.support import make
 from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.waiting import waiting
 from webhook.core.admission.admission import admit
-from webhook.core.explain.line_places import StartRange
 from webhook.core.explain.line_rows import QueueReader
 from webhook.core.line.judged_pod import Judged
 from webhook.core.model.amounts import NodeName, TeamName, Uid, WorkloadName
@@ -383,7 +382,7 @@ class Field:
         """The first pod in line, if explanations say that it may start now."""
         rows = QueueReader(self.world, now=self.now).rows()
         starts = rows and rows[0].place is not None and rows[0].place.overall == 1 and not rows[0].needs_evictor
-        return rows[0].waiting.uid if starts and rows[0].start == StartRange(0, 0) else None
+        return rows[0].waiting.uid if starts and rows[0].cause.startswith("it may start now") else None
 
     def starved(self):
         """Pods in line or unbound, inside their team's share, that would fit if all borrowers were gone."""

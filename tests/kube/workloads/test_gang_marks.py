@@ -64,23 +64,6 @@ def test_a_run_time_is_copied_as_it_is_written(value, is_copied):
         assert found == {"fairgate.dev/run-time": value}
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "want"),
-    [
-        ("Job", {"activeDeadlineSeconds": 60, "template": template()}, "60s"),
-        ("CronJob", {"jobTemplate": {"spec": {"activeDeadlineSeconds": 7, "template": template()}}}, "7s"),
-        ("Job", {"activeDeadlineSeconds": -1, "template": template()}, None),
-        ("Job", {"activeDeadlineSeconds": "60", "template": template()}, None),
-        ("Job", {"activeDeadlineSeconds": 10**12, "template": template()}, None),
-        ("Deployment", {"activeDeadlineSeconds": 60, "template": template()}, None),
-    ],
-)
-def test_the_deadline_of_a_job_is_copied(kind, spec, want):
-    document = {"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
-    found = [change["value"] for change in gang_marks(document, Budget())]
-    assert found == ([{"annotations": {"fairgate.dev/run-time-limit": want}}] if want else [])
-
-
 def test_the_domain_of_a_workload_is_copied_too():
     both = {**GANG, "fairgate.dev/topology": "preferred=rack"}
     own = {"fairgate.dev/topology": "zone"}

@@ -169,15 +169,14 @@ def test_foreign_annotations_and_fields_are_dropped():
 
 
 def test_a_pod_keeps_what_is_said_of_its_run():
-    annotations = {keys.RUN_TIME: "2h", keys.RUN_TIME_LIMIT: "9000s", "other": "x"}
+    annotations = {keys.RUN_TIME: "2h", "other": "x"}
     found = {
         "kind": "Pod",
         "metadata": {"name": "p", "annotations": annotations},
-        "spec": {"activeDeadlineSeconds": 60},
+        "spec": {},
     }
     kept = kept_fields(found, annotations=frozenset())
-    assert kept["metadata"]["annotations"] == {keys.RUN_TIME: "2h", keys.RUN_TIME_LIMIT: "9000s"}
-    assert kept["spec"] == {"activeDeadlineSeconds": 60}
+    assert kept["metadata"]["annotations"] == {keys.RUN_TIME: "2h"}
 
 
 def test_a_waiting_pod_keeps_what_says_that_it_waits():

@@ -11,21 +11,19 @@ import pytest
 from tests.cli import sample_world
 from tests.page.support.pages import policy_of, served, state_of
 from tests.page.views.test_teams import idle_state, scaled_state
+from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
+from webhook.core.model.amounts import ONE_GPU
 from webhook.page.views.teams import Point
 from webhook.page.views.waiting_row import COLUMNS
 
 
 @pytest.fixture(scope="module")
 def page():
-    with served(state_of()) as found:
+    state = state_of()
+    state.waits = EarlierWaits([TeamWaits("nlp", 4 * ONE_GPU, (60, 1800))])
+    with served(state) as found:
         found.enter()
         yield found
-
-
-def test_the_line_says_why_a_likely_start_is_unknown(page):
-    status, body = page.get("/line")
-    assert status == 200
-    assert "unknown: no pod that ended can be read, and 5 are needed to tell how long pods run; annotation" in body
 
 
 def test_the_map_is_compressed_where_that_is_taken_and_is_else_the_same(page):
@@ -49,8 +47,8 @@ def test_a_pods_page_begins_with_what_it_does_now(page):
         "Waits in line",
         "1st in line of team nlp, 1st of all",
         "2026-11-22T09:30:00Z",
-        "likely start",
-        ">next<",
+        "earlier waits",
+        "last 2: 60s to 30m",
     ):
         assert fact in now, fact
     assert "It waits in line." in rest
@@ -59,7 +57,7 @@ def test_a_pods_page_begins_with_what_it_does_now(page):
     for fact in ("Starts", 'href="/?node=gpu-1"', "guaranteed", 'href="/search?q=train"', "alice"):
         assert fact in now, fact
     assert "It would be" in rest
-    assert "likely start" not in now
+    assert "earlier waits" not in now
 
 
 def test_times_are_exact_on_hover_and_owners_nodes_and_holders_are_links(page):

@@ -1,14 +1,11 @@
 """The shared state: rows that changed, policies, replacements, run times."""
 
-from msgspec.structs import replace
-
 from tests import builders as b
 from tests.cli.sample_world import POLICY
 from tests.page.support.pages import policy_of, sample_objects, state_of
-from webhook.core.explain.line_places import Score, StartRange
-from webhook.core.model.amounts import NodeName
+from webhook.core.model.amounts import ONE_GPU, NodeName
 from webhook.core.model.node import Autoscaler
-from webhook.kube.ledger.reports import RangesReport, ReplicaReport, Report
+from webhook.kube.ledger.reports import Report, WaitsReport
 from webhook.kube.nodes.nodes import found_in
 from webhook.kube.world_file.world_file import parse_objects
 
@@ -47,23 +44,11 @@ def test_every_change_is_reported_and_touches_no_unknown_node():
     assert dict(state.changed_rows([NodeName("gone")])) == {}
 
 
-def test_starts_by_evictions_count_while_an_evictor_reports_that_it_leads():
+def test_waits_that_the_leader_publishes_are_kept_through_other_reports():
     state = state_of(sample_objects())
-    assert state.past(1_000).no_evictor == "", "a file says nothing about that"
-    state.evictor_at = 0.0
-    assert state.past(1_000).no_evictor == "no evictor is known to lead"
-    leads = ReplicaReport("evictor", "", "v", "p", "enforce", leading=True)
-    state.note_report(Report(replicas={"other": replace(leads, leading=False)}), 1_000)
-    assert state.past(1_000).no_evictor
-    state.note_report(Report(replicas={"evictor-0": leads}), 1_000)
-    assert (state.past(1_030).no_evictor, bool(state.past(1_036).no_evictor)) == ("", True)
-
-
-def test_scores_that_the_leader_publishes_are_kept_through_other_reports():
-    state = state_of(sample_objects())
-    state.note_report(Report(starts=[RangesReport(600, 3, 1, 0)]), 1_000)
-    state.note_report(Report(), 1_010)
-    assert state.past(1_020).scores.of(StartRange(0, 60)) == Score(3, 1, 0)
+    state.note_report(Report(starts=[WaitsReport("nlp", "1", [60, 600])]))
+    state.note_report(Report())
+    assert state.waits.of("nlp", ONE_GPU) == (2, 60, 600)
 
 
 def test_the_autoscalers_that_were_found_are_objects_that_explanations_read():

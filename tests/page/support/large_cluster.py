@@ -8,8 +8,7 @@ import msgspec
 from tests import builders as b
 from tests.core.support import make
 from tests.page.support.pages import waiting
-from webhook.core.explain.line_places import Run
-from webhook.core.model.amounts import NodeName, Uid
+from webhook.core.model.amounts import NodeName
 from webhook.core.model.pod import Owner
 from webhook.kube.objects import objects
 from webhook.kube.pod.waiting import to_waiting
@@ -44,11 +43,10 @@ def add_pod(state, node):
     state.touch(NodeName(node))
 
 
-def add_line(state, pods, *, now):
-    """Put pods in line, and as many that ended, whose run times likely starts are made of."""
+def add_line(state, pods):
+    """Put pods in line."""
     decoded = msgspec.json.decode(msgspec.json.encode(waiting("w", gpus=8)), type=objects.Pod)
     first = to_waiting(decoded, state.world.policy.resources)
     for number in range(pods):
         named = first.pod._replace(uid=f"w{number}", name=f"w{number}")
         state.world.set_waiting(replace(first, pod=named))
-        state.reading.runs.add(Run(Uid(f"old-{number}"), "nlp", now - 9_000, now - 5_000 - number))

@@ -112,7 +112,6 @@ async def staged(folder, *, guaranteed=4, more_tasks=()):
                 why_stale=lambda: stage.why_stale or feed.why_not_synced(),
                 why_not_serving=lambda: None,
                 accounting=GpuTimeMetrics(CollectorRegistry()),
-                runs=(),
                 timing=QUICK,
                 more_tasks=dict(more_tasks),
             )

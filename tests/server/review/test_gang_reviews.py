@@ -36,10 +36,10 @@ def test_the_template_gets_the_annotation():
     assert (record.code, record.name, record.outcome) == ("GangMarked", "Job/train", "admit")
 
 
-def test_run_times_and_deadlines_are_copied_without_making_a_gang():
-    patch, record = answered(annotations={"fairgate.dev/run-time": "2h"}, activeDeadlineSeconds=9000)
+def test_run_times_are_copied_without_making_a_gang():
+    patch, record = answered(annotations={"fairgate.dev/run-time": "2h"})
     [change] = patch
-    want = {"fairgate.dev/run-time": "2h", "fairgate.dev/run-time-limit": "9000s"}
+    want = {"fairgate.dev/run-time": "2h"}
     assert (change["path"], change["value"]) == ("/spec/template/metadata", {"annotations": want})
     assert (record.code, record.outcome) == ("RunTimeCopied", "admit")
     _, record = answered(annotations={"fairgate.dev/run-time": "2h", "fairgate.dev/gang": "true"})

@@ -13,7 +13,6 @@ from webhook.cli.options import (
     argument,
     chosen_namespace,
     command,
-    history_option,
     layout_option,
     of,
     option,
@@ -63,7 +62,6 @@ class Options(WorldOptions):
     user: str = option(
         "--as", default="", metavar="USER", help="Who applies the manifests, for limits per user on bare pods."
     )
-    history: Path | None = of(history_option)
     layout: Layout = of(layout_option)
 
     @property

@@ -12,9 +12,8 @@ from webhook.cli.explain.reclaim import ClusterDetails, EvictedFor, Evictor, Pas
 from webhook.cli.explain.subjects import Existing, PodState, Subject
 from webhook.core.defragment.candidates import Move, Room
 from webhook.core.explain.explanation import Explanation
-from webhook.core.explain.line_places import UnknownStart
 from webhook.core.explain.line_rows import QueueRow
-from webhook.core.model.amounts import NodeName, format_gpus, place_text, plural, plural_gpus, printable, span
+from webhook.core.model.amounts import NodeName, format_gpus, place_text, plural, plural_gpus, span
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Queue, Retry
 from webhook.core.model.reasons import Code, Reason
@@ -24,14 +23,7 @@ from webhook.core.reclaim.snapshot import Impossible, Outlook, Possible, RoomKep
 from webhook.core.reclaim.victims import Victim
 from webhook.core.world.minimums import Replicas
 from webhook.kube.nodes.holds import rfc3339
-from webhook.page.views.waiting_row import (
-    LEAST_SCORED,
-    WaitingReport,
-    earlier_text,
-    holders_text,
-    start_text,
-    waiting_report,
-)
+from webhook.page.views.waiting_row import earlier_text, holders_text, waiting_report
 
 Word = Literal["admitted", "queued", "refused", "asked again", "not judged"]
 """The name of the outcome of a pod that would be created now."""
@@ -170,7 +162,7 @@ def _move(move: Move) -> str:
 
 
 def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
-    """Yield the place of a waiting pod in line, what it waits for, who holds that, and when it is likely to start."""
+    """Yield the place of a waiting pod in line, what it waits for, who holds that, and how long others waited."""
     since = f", since {span(max(0, now - row.waiting.created))}" if row.waiting.created else ""
     place, team, report = row.place, row.waiting.team, waiting_report(row)
     if row.is_charged:
@@ -182,27 +174,10 @@ def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
     yield f"waits for: {row.cause}"
     if row.holders:
         yield f"held by {holders_text(report)}"
-    if place is not None:
-        basis = (
-            row.start.reason
-            if isinstance(row.start, UnknownStart)
-            else "simulated with stated run times and those of earlier pods"
-        )
-        yield f"likely start: {start_text(report)}, {basis}"
-        yield from _start_facts(row, report)
-
-
-def _start_facts(row: QueueRow, report: WaitingReport) -> Iterator[str]:
-    """Yield how earlier ranges came true, how long others waited, and how what the user states held so far."""
-    if row.score.total >= LEAST_SCORED:
-        yield f"of {row.score.total:,} earlier ranges this wide in this cluster, {row.score.inside:,} were right"
     if earlier := earlier_text(report):
         yield earlier
-    if row.said is not None:
-        user = printable(row.waiting.user or "its user")
-        held = f"statements of {user} held in {row.said.held} of {plural(row.said.tried, 'pod')}"
-        believed = "" if row.said.is_believed else ", so it is not believed"
-        yield f"stated run time: {span(row.said.seconds)}; {held if row.said.tried else 'none was tried yet'}{believed}"
+    if report.stated_run_time is not None:
+        yield f"stated run time: {span(report.stated_run_time)}"
 
 
 def eviction_line(explained: ExplainedSubject, existing: Existing) -> str:

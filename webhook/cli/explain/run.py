@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, assert_never
 
@@ -37,15 +38,15 @@ from webhook.cli.explain.subjects import (
     subjects_of_workload,
 )
 from webhook.cli.grid import Line, print_error, print_problems
+from webhook.cli.live_line import published_waits
 from webhook.cli.options import columns, is_colored
 from webhook.cli.output import to_data
-from webhook.cli.queue.run import past_of
 from webhook.cli.review.answers import AmpleNodes
 from webhook.cli.review.collect import read_sources
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import WorldObjects, choose_policy, describe_world, origin_of, read_objects, world_of
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
-from webhook.core.explain.line_rows import Past, QueueReader, QueueRow
+from webhook.core.explain.line_rows import EarlierWaits, QueueReader, QueueRow
 from webhook.core.explain.policy_replay import requester_of
 from webhook.core.model.amounts import NodeName, Uid, printable
 from webhook.core.model.decision import Deny, Queue, as_asked
@@ -59,7 +60,6 @@ from webhook.kube.kinds.table import kind_table
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.server.settings import FileWorld, LiveCluster
-from webhook.simulation.forecast.forecast import read_line
 
 _PRINTED: Final = re.compile(r"([a-z0-9][a-z0-9-]*)/([a-z0-9][a-z0-9.-]*)(?<!\.yaml)(?<!\.yml)(?<!\.json)")
 """A pod as commands print it, NAMESPACE/NAME, and no file of manifests."""
@@ -71,7 +71,7 @@ _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 class Found:
     """The subjects, their world, and the details that were read.
 
-    `name` is that of the source; `past` reads what likely starts are made of, where a pod waits in line.
+    `name` is that of the source; `waits` reads how long earlier pods waited, where a pod waits in line.
     """
 
     subjects: Sequence[Subject | Unknown]
@@ -79,7 +79,7 @@ class Found:
     world: World
     details: ClusterDetails
     name: str
-    past: Callable[[], Past]
+    waits: Callable[[], EarlierWaits]
 
 
 def explain_all(
@@ -154,9 +154,7 @@ class _Line:
             return None
         if self._reader is None:
             is_known = found.reading.coverage.is_room_known
-            self._reader = read_line(
-                found.world, found.past(), now=self._now, clock=time.process_time, is_room_known=is_known
-            )
+            self._reader = QueueReader(found.world, waits=found.waits(), is_room_known=is_known, now=self._now)
         return self._reader.row(waiting)
 
 
@@ -267,12 +265,7 @@ def _find(options: Options) -> Found:
         known = reading.objects if reading.coverage.covers("pods", options.namespace) else None
         subjects = list(subjects_of_workload(document, known, namespace=options.namespace, world=world, kinds=kinds))
     name = origin_of(options.source).name
-
-    def past() -> Past:
-        evictor = details.evictor
-        return past_of(reading, world, options.source, (options.namespace,), history=options.history, evictor=evictor)
-
-    return Found(subjects, reading, world, details, name, past)
+    return Found(subjects, reading, world, details, name, partial(published_waits, options.source))
 
 
 def _details(options: Options, target: Target | None, *, has_names: bool) -> ClusterDetails:

@@ -32,7 +32,7 @@ from webhook.cli.world_source import WorldError, WorldObjects, world_of
 from webhook.cluster.api.client import ClusterError
 from webhook.cluster.reads.listing import ReadScope
 from webhook.core.defragment.targets import make_room
-from webhook.core.explain.line_rows import NO_PAST
+from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.model.amounts import Uid, printable, shortened
 from webhook.core.model.decision import Deny
 from webhook.core.model.pod import Requester
@@ -120,11 +120,11 @@ class CommandAnswers:
         subject = subject_of_pod(asked.pod, namespace=asked.namespace, world=world)
         existing = subject.existing or _NOT_THERE
         resident = world.pod(existing.uid)  # explaining removes it
-        past = self._state.past(time.time()) if readable.viewer.sees_all else NO_PAST
-        found = Found([subject], read, world, asked.details, self._state.origin, lambda: past)
+        waits = self._state.waits if readable.viewer.sees_all else EarlierWaits()
+        found = Found([subject], read, world, asked.details, self._state.origin, lambda: waits)
         [explained], _ = explain_all(found, now=int(time.time()), has_reclaim=has_reclaim)
         if not readable.viewer.sees_all:
-            # places and likely starts follow from all pods, and nodes name those of other teams
+            # places and earlier waits follow from all pods, and nodes name those of other teams
             evicted = EvictedFor(moves_to=explained.evicted_for.moves_to)
             explained = replace(explained, line=None, evicted_for=evicted)
         report = report_of(explained)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from webhook.cli.live_cluster import COMPLETE, Coverage, policy_of_report, read_ended, read_policy
+from webhook.cli.live_cluster import COMPLETE, Coverage, policy_of_report, read_policy
 from webhook.cli.live_cluster import read_objects as read_live
 from webhook.cli.options import run_service
 from webhook.cli.output import is_of_output
@@ -29,7 +29,6 @@ from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.files import InputError, Snapshots
 from webhook.kube.objects import keys
-from webhook.kube.pod.outcomes import to_run
 from webhook.kube.world_file.world_objects import WorldKind
 from webhook.page.access.access import ApiRights, Authenticator, TokenAuthenticator, UrlAuthenticator
 from webhook.page.live.cluster_state import COMPONENTS, ClusterState, KeptObjects, Reading, note_event
@@ -123,8 +122,6 @@ async def _serve_cluster(options: Options, kubeconfig: Path | None, connection: 
     origin = f"cluster {connection.server}"
     annotations = frozenset(key.key for key in policy.defaults.user_from)
     reading = Reading(World(policy), KeptObjects(annotations))
-    for each in await read_ended(kubeconfig, options.namespaces):
-        reading.runs.add(to_run(each))
     state = ClusterState(reading, origin, options.domain, problem=problem or READING)
     coverage = [COMPLETE]
 
@@ -216,11 +213,7 @@ def reading_of(found: WorldObjects, policy: Policy, name: str) -> Reading:
     for each in found.objects:
         objects.set(each)
     world = world_of(found, policy, name=name, keep_nodes=True)
-    reading = Reading(world, objects, tuple(found.coverage.notes()), found.coverage.is_room_known)
-    for each in found.objects:
-        if each.get("kind") == "Pod":
-            reading.runs.add(to_run(each))
-    return reading
+    return Reading(world, objects, tuple(found.coverage.notes()), found.coverage.is_room_known)
 
 
 def _namespaces(world: World) -> set[str]:

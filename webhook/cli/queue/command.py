@@ -1,22 +1,20 @@
 """`fairgate queue`: options and help; run.py implements it."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
-from webhook.cli.options import Layout, PolicyOptions, command, history_option, layout_option, of, option
+from webhook.cli.options import Layout, PolicyOptions, command, layout_option, of, option
 
 _EXAMPLES = """\b
 Examples:
   kubectl fairgate queue
   kubectl fairgate queue --team vision
   fairgate queue --policy policies --world world.yaml
-  kubectl fairgate queue --history history.db
   fairgate queue --policy policies -o json > queue.json
 
 \b
-Exit status: 0 shown, 2 the policy, the world or the history cannot be read, or there is no such team."""
+Exit status: 0 shown, 2 the policy or the world cannot be read, or there is no such team."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +29,6 @@ class Options(PolicyOptions):
         metavar="N",
         help="Pods in the table, the first in line first; data has all.",
     )
-    history: Path | None = of(history_option)
     layout: Layout = of(layout_option)
 
 
@@ -39,11 +36,10 @@ class Options(PolicyOptions):
 def queue(options: Options) -> None:
     """Show the pods that wait in line with Fairgate's scheduling gate; by default of the cluster.
 
-    Each with its place among all and in its team, what it waits for, who holds most of that, and when it is likely to
-    start. Places are those of the fair order if each pod starts in its turn: a pod that fits into room which those
-    ahead of it cannot use starts earlier. The likely start is a range from simulations of the line with the run times
-    that users state (annotation fairgate.dev/run-time) and those of earlier pods; where none is known, it is how long
-    the last pods of that size waited. It is never a promise.
+    Each with its place among all and in its team, what it waits for, who holds most of that, and how long the last
+    20 pods of this size in its team waited that were in line, as the leader saw it. Places are those of the fair order
+    if each pod starts in its turn: a pod that fits into room which those ahead of it cannot use starts earlier. What
+    earlier pods waited is no promise.
 
     If you may not list all pods, places count those that you may list.
     """

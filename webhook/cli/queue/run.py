@@ -1,26 +1,22 @@
 """Runs `fairgate queue`: rows, past waits, tables.
 
-What likely starts are made of besides the world: of the cluster, and of a recorded history.
+Places and causes come from the world; how long earlier pods waited is what the leader of a cluster published.
 """
 
-import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Final
+from collections.abc import Iterator
+from typing import Annotated, Final
 
 import click
 import msgspec
 
-from webhook.cli.explain.reclaim import Evictor
 from webhook.cli.grid import Column, Grid, Kind, Line
+from webhook.cli.live_line import published_waits, why_no_evictor
 from webhook.cli.options import columns, is_colored
 from webhook.cli.output import to_data
 from webhook.cli.queue.command import Options
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import (
-    Source,
     WorldError,
     WorldObjects,
     choose_policy,
@@ -29,93 +25,11 @@ from webhook.cli.world_source import (
     read_objects,
     world_of,
 )
-from webhook.core.explain.line_places import RangeScores, Run
-from webhook.core.explain.line_rows import Past, QueueRow
-from webhook.core.model.amounts import (
-    ONE_GPU,
-    Namespace,
-    TeamName,
-    Uid,
-    User,
-    agreeing,
-    exact_units,
-    format_gpus,
-    plural,
-    plural_gpus,
-)
-from webhook.core.model.decision import Deny
+from webhook.core.explain.line_rows import QueueReader, QueueRow
+from webhook.core.model.amounts import TeamName, agreeing, exact_units, format_gpus, plural, plural_gpus
 from webhook.core.world.world import World
-from webhook.history.reader import read_run_times
-from webhook.kube.kinds.model import mapping
-from webhook.kube.pod.outcomes import to_run
-from webhook.kube.pod.pods import stated_run_time
-from webhook.page.views.waiting_row import COLUMNS, WaitingReport, is_scored, short, waiting_report
+from webhook.page.views.waiting_row import COLUMNS, WaitingReport, waiting_report
 from webhook.page.views.waiting_row import Column as LineColumn
-from webhook.server.settings import LiveCluster
-from webhook.simulation.forecast.forecast import read_line
-from webhook.simulation.trial_pods import read_template
-
-RECORDED: Final = 10_000
-"""Pods of a history that are learned from, the latest first."""
-
-
-def past_of(
-    found: WorldObjects,
-    world: World,
-    source: Source,
-    namespaces: Sequence[str],
-    *,
-    history: Path | None = None,
-    evictor: Evictor | None = None,
-) -> Past:
-    """Return how pods ran: those that were read, in a live cluster some that have ended, those of a history.
-
-    A pod of both counts once. An `evictor` that leads, or of which that is not known, is looked for in the cluster
-    otherwise. Raises HistoryError for a history that cannot be read.
-    """
-    pods: list[Mapping[str, Any]] = [each for each in found.objects if each.get("kind") == "Pod"]
-    scores, no_evictor = RangeScores(), ""
-    if isinstance(source, LiveCluster):
-        from webhook.cli.live_past import read_past  # noqa: PLC0415 - slow to import, and files need none of it
-
-        live = asyncio.run(read_past(source.kubeconfig, namespaces, evictor))
-        pods += live.ended
-        scores, no_evictor = live.scores, live.no_evictor
-    known = {run.uid: run for pod in pods if (run := _run(pod, world)) is not None}
-    recorded = () if history is None else _recorded(history)
-    runs = [*known.values(), *(run for run in recorded if run.uid not in known)]
-    return Past(runs, scores=scores, no_evictor=no_evictor)
-
-
-def _run(pod: Mapping[str, Any], world: World) -> Run | None:
-    """Return a pod's run, with what it asks for where no decision on it says what it was charged."""
-    run = to_run(pod)
-    if run is None or run.gpus:
-        return run
-    if (charge := world.charge_of(run.uid)) is not None:
-        return run._replace(gpus=exact_units(charge.gpus), user=charge.user)
-    namespace = Namespace(str(mapping(pod.get("metadata")).get("namespace") or "default"))
-    template = read_template(pod, namespace=namespace, world=world)
-    return run if isinstance(template, Deny) else run._replace(gpus=exact_units(template.pod.demand.gpus))
-
-
-def _recorded(history: Path) -> list[Run]:
-    """Return the pods that ended while they were recorded."""
-    rows = read_run_times(history, most=RECORDED)
-    return [
-        Run(
-            Uid(row.uid),
-            TeamName(row.team),
-            int(row.bound),
-            int(row.ended),
-            round(row.gpus * ONE_GPU),
-            User(row.user) if row.user else None,
-            stated_run_time(row.annotations, row.deadline),
-            int(row.created),
-        )
-        for row in rows
-    ]
-
 
 # The line as data: the stable format of `-o json` and `-o yaml`.
 
@@ -156,8 +70,7 @@ def _lines(rows: list[QueueRow]) -> list[LineReport]:
 # The line as a table for terminals.
 
 
-_REASONS: Final = 3
-_KINDS: Final = {"waits for": Kind.TEXT, "held by": Kind.LIST, "likely start": Kind.TEXT}
+_KINDS: Final = {"waits for": Kind.TEXT, "held by": Kind.LIST, "earlier waits": Kind.TEXT}
 _GOES: Final = {"in team": 1, "user": 2, "held by": 3, "team": 4}
 """The order in which columns are left out on a narrow terminal."""
 
@@ -176,8 +89,7 @@ def to_table(
         screen.show(table)
         if len(rows) > limit:
             screen.show(f"and {plural(len(rows) - limit, 'more pod')}: --limit, --team or -o json shows them")
-        why = no_evictor if any(row.needs_evictor for row in rows) else ""
-        screen.show(*(Line(line, style="dim") for line in _start_notes(shown, no_evictor=why)))
+        screen.show(*(Line(line, style="dim") for line in _notes(shown, no_evictor=no_evictor)))
         gpus = plural_gpus(exact_units(sum(row.gpus for row in rows)))
         ask = agreeing(len(rows), "asks", "ask")
         screen.show(Line(f"total: {plural(len(rows), 'pod')} that {ask} for {gpus}", style="bold"))
@@ -192,19 +104,12 @@ def _column(column: LineColumn) -> Column:
     return Column(column.heading, kind, _GOES.get(column.heading, 0))
 
 
-def _start_notes(rows: list[WaitingReport], *, no_evictor: str) -> Iterator[str]:
-    """Yield what the likely starts rest on, and why some are unknown, the most frequent reasons first."""
-    if any(row.likely_start is not None for row in rows):
-        yield "likely start: simulated with stated run times and those of earlier pods, not promised"
-    if any(map(is_scored, rows)):
-        yield "(80%): of the earlier ranges this wide in this cluster, so many were right"
-    if any(row.likely_start is None and row.earlier_starts is not None for row in rows):
-        yield "last 20: how long the last pods of this size in the team waited until they started"
+def _notes(rows: list[WaitingReport], *, no_evictor: str) -> Iterator[str]:
+    """Yield what earlier waits are, and that nothing is taken back without an evictor."""
+    if any(row.earlier_starts is not None for row in rows):
+        yield "earlier waits: how long the last pods of this size in the team waited in line, not promised"
     if no_evictor:
-        yield f"{no_evictor}: no likely start counts on borrowed GPUs that are taken back"
-    reasons = Counter(row.likely_start_unknown for row in rows if row.likely_start_unknown is not None)
-    for reason, count in reasons.most_common(_REASONS):
-        yield f"unknown for {plural(count, 'pod')}: {short(reason)}"
+        yield f"{no_evictor}: no borrowed GPUs are taken back"
 
 
 # Runs `fairgate queue`.
@@ -216,19 +121,20 @@ def run(options: Options) -> None:
         policy = choose_policy(options.policy, options.source)
         found = read_objects(options.source, namespaces=options.namespaces)
         world = world_of(found, policy, name=origin_of(options.source).name)
-        past = past_of(found, world, options.source, options.namespaces, history=options.history)
-        text = _written(options, found, world, past)
+        text = _written(options, found, world)
     found.coverage.print_note()
     click.echo(text, nl=False)  # rich hides standard output while it shows a status
 
 
-def _written(options: Options, found: WorldObjects, world: World, past: Past) -> str:
+def _written(options: Options, found: WorldObjects, world: World) -> str:
     now = int(time.time())
     team = None if options.team is None else _known(TeamName(options.team), world)
-    reader = read_line(world, past, now=now, clock=time.process_time, is_room_known=found.coverage.is_room_known)
+    waits = published_waits(options.source)
+    reader = QueueReader(world, waits=waits, is_room_known=found.coverage.is_room_known, now=now)
     rows = reader.rows(team)
     if options.layout.is_data:
         return to_data(report_of(rows, found.coverage.notes()), options.layout)
+    no_evictor = why_no_evictor(options.source) if any(row.needs_evictor for row in rows) else ""
     source = describe_world(origin_of(options.source), world)
     return to_table(
         rows,
@@ -237,7 +143,7 @@ def _written(options: Options, found: WorldObjects, world: World, past: Past) ->
         source=source,
         width=columns(),
         is_colored=is_colored(),
-        no_evictor=past.no_evictor,
+        no_evictor=no_evictor,
     )
 
 

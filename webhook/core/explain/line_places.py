@@ -1,85 +1,24 @@
-"""Place in line of each entry.
+"""The places of waiting pods in line: the fair order that follows if each pod starts in its turn.
 
-When a waiting pod is likely to start: a range from a forecast, or why none can be given. Never a promise.
+The release of a pod changes the order of those behind it, so the starts are played through: each pod is charged to its
+team, its user and its departments before the next turn is looked for. Limits, room and back-fill are left out, but for
+the first pod of each team for which its share accumulates (webhook/core/line/order.py).
 """
 
-from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.core.line.entries import Age, QueueEntry, Verdict, entry_of
 from webhook.core.line.line import WaitingEntries, queued_pod
 from webhook.core.line.order import CLAIMS, DepartmentStanding, Rank, Standing, rank, waits_for_share
 from webhook.core.line.pod_queue import ROWS_PER_USER
 from webhook.core.model.amounts import DepartmentName, TeamName, Uid, Units, User
-from webhook.core.model.pod import NO_RUN_TIME, RunTime
 from webhook.core.model.policy import QueueRules
 from webhook.core.world.world import World
-
-
-class Run(NamedTuple):
-    """A pod that ran, or runs (`ended` is 0): since when and until when, in seconds of Unix time.
-
-    `gpus` and `user` say which later pods are like it. `run_time` is what its user said of it, `created` when it came;
-    0 where that is not known.
-    """
-
-    uid: Uid
-    team: TeamName
-    started: int
-    ended: int = 0
-    gpus: Units = 0
-    user: User | None = None
-    run_time: RunTime = NO_RUN_TIME
-    created: int = 0
-
-
-class StartRange(NamedTuple):
-    """The earliest and the latest likely start, in seconds from now: of ten starts, eight lie between them."""
-
-    earliest: int
-    latest: int
-
-
-class UnknownStart(NamedTuple):
-    """Why the likely start is not known."""
-
-    reason: str
-
-
-LikelyStart = StartRange | UnknownStart
-
-
-class Said(NamedTuple):
-    """What the user of a waiting pod said of its run, in seconds, and in how many of their runs what they said held.
-
-    Where these were the larger part of their time, it `is_believed`.
-    """
-
-    seconds: int
-    held: int
-    tried: int
-    is_believed: bool
-
-
-Starts = Callable[[Uid], LikelyStart]
-"""Returns when a waiting pod is likely to start."""
-
-
-def no_forecast(_uid: Uid) -> LikelyStart:
-    """Return that nothing was forecast."""
-    return UnknownStart("nothing was forecast")
-
-
-# The places of waiting pods in line: the fair order that follows if each pod starts in its turn.
-#
-# The release of a pod changes the order of those behind it, so the starts are played through: each pod is charged to
-# its team, its user and its departments before the next turn is looked for. Limits, room and back-fill are left out,
-# but for the first pod of each team for which its share accumulates (webhook/core/line/order.py).
 
 
 class Place(NamedTuple):
@@ -264,63 +203,3 @@ class _Shares:
             own = usage.department
             level = DepartmentStanding(own.gpus.guaranteed, usage.guaranteed, usage.preemptible, own.weight)
             yield own.name, self._levels.setdefault(own.name, level)
-
-
-# How often likely starts came true: past ranges by their width, and whether the pods started inside them.
-
-
-WIDTHS: Final = (600, 3_600, 14_400, 86_400)
-"""Ranges of up to so many seconds are scored together; a last class has the wider ones."""
-
-CLASSES: Final = len(WIDTHS) + 1
-
-_MOST: Final = 1_000
-"""Starts of a class above which older ones count half as much: a cluster changes."""
-
-
-class Score(NamedTuple):
-    """How many pods started inside their ranges, before them, and after them or not at all."""
-
-    inside: int = 0
-    earlier: int = 0
-    later: int = 0
-
-    @property
-    def total(self) -> int:
-        """How many ranges were scored."""
-        return self.inside + self.earlier + self.later
-
-    def plus(self, more: "Score") -> "Score":
-        """Return the sum of two scores."""
-        return Score(self.inside + more.inside, self.earlier + more.earlier, self.later + more.later)
-
-
-NO_SCORE: Final = Score()
-
-
-class RangeScores:
-    """Scores by class of width."""
-
-    def __init__(self, scores: Mapping[int, Score] | Iterable[tuple[int, Score]] = ()) -> None:
-        self.by_class = dict(scores)
-
-    def of(self, found: StartRange) -> Score:
-        """Return how ranges of this width came true."""
-        return self.by_class.get(_class_of(found), NO_SCORE)
-
-    def note(self, found: StartRange, waited: int, *, slack: int) -> Score:
-        """Score a range by how long its pod waited since, seen late by up to `slack` seconds; return what was added."""
-        if waited < found.earliest:
-            added = Score(earlier=1)
-        elif waited - slack > found.latest:
-            added = Score(later=1)
-        else:
-            added = Score(inside=1)
-        width = _class_of(found)
-        score = self.by_class.get(width, NO_SCORE).plus(added)
-        self.by_class[width] = score if score.total <= _MOST else Score(*(count // 2 for count in score))
-        return added
-
-
-def _class_of(found: StartRange) -> int:
-    return bisect_left(WIDTHS, found.latest - found.earliest)

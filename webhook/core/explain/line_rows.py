@@ -1,35 +1,20 @@
 """LineRow, HolderRow, GangRow; place and past waits.
 
-How long the last pods of a team and size waited: what is known where no start can be forecast.
+How long the last pods of a team and size waited in line: what is known of those behind them.
 """
 
 import math
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from heapq import nlargest
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.pod_rules import recounted
 from webhook.core.admission.queueing import behind_other_teams, limits_in_the_way
-from webhook.core.explain.line_places import (
-    NO_SCORE,
-    LikelyStart,
-    Place,
-    RangeScores,
-    Run,
-    Said,
-    Score,
-    StartRange,
-    Starts,
-    UnknownStart,
-    no_forecast,
-    places,
-)
+from webhook.core.explain.line_places import Place, places
 from webhook.core.line.entries import IN_TURN, Fits, Never, NoRoom, OverLimit, Paced, Verdict
 from webhook.core.line.gangs import gang_in_line
 from webhook.core.line.judged_pod import BorrowedRoom, Judged, judge_pod
@@ -48,9 +33,20 @@ from webhook.core.world.world import World
 LAST: Final = 20
 """Starts that count, the last ones."""
 
+MAX_SIZES: Final = 1_000
+"""Sizes of teams of which waits are kept: some 200 KB in a Report."""
+
+
+class TeamWaits(NamedTuple):
+    """How many seconds the last pods of a team with so many GPUs waited, the last one last."""
+
+    team: TeamName
+    gpus: Units
+    seconds: tuple[int, ...]
+
 
 class EarlierStarts(NamedTuple):
-    """The last starts of a team's pods of one size: their number, and the shortest and longest wait in seconds."""
+    """The last starts of a team's pods of one size: how many, and the shortest and longest wait in line in seconds."""
 
     number: int
     shortest: int
@@ -58,18 +54,45 @@ class EarlierStarts(NamedTuple):
 
 
 class EarlierWaits:
-    """The waits of pods that run or ran, from their creation to their start."""
+    """The waits of the last pods of each team and size that started from the line, from their creation to their start.
 
-    def __init__(self, runs: Iterable[Run] = ()) -> None:
-        self._runs: dict[tuple[TeamName, Units], list[Run]] = {}
-        for run in runs:
-            if 0 < run.created <= run.started:
-                self._runs.setdefault((run.team, run.gpus), []).append(run)
+    Above `MAX_SIZES`, of the team that has most the size is forgotten that started least recently: users choose sizes.
+    """
+
+    def __init__(self, waits: Iterable[TeamWaits] = ()) -> None:
+        self._teams: dict[TeamName, dict[Units, deque[int]]] = {}
+        self._number = 0
+        self.add(waits)
+
+    def __iter__(self) -> Iterator[TeamWaits]:
+        return (TeamWaits(team, gpus, tuple(those)) for team, of in self._teams.items() for gpus, those in of.items())
+
+    def add(self, waits: Iterable[TeamWaits]) -> None:
+        """Add waits, the least recent size and wait first."""
+        for each in waits:
+            for seconds in each.seconds:
+                self.note(each.team, each.gpus, seconds)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._teams.clear()
+        self._number = 0
+
+    def note(self, team: TeamName, gpus: Units, seconds: int) -> None:
+        """Note how long a pod waited that starts now."""
+        of_team = self._teams.setdefault(team, {})
+        known = of_team.pop(gpus, None)
+        self._number += known is None
+        of_team[gpus] = deque(maxlen=LAST) if known is None else known
+        of_team[gpus].append(seconds)
+        if self._number > MAX_SIZES:
+            largest = max(self._teams.values(), key=len)
+            del largest[next(iter(largest))]
+            self._number -= 1
 
     def of(self, team: TeamName, gpus: Units) -> EarlierStarts | None:
         """Return the last starts of a team's pods with so many GPUs; None where none is known."""
-        last = nlargest(LAST, self._runs.get((team, gpus), ()), key=lambda run: (run.started, run.uid))
-        waits = [run.started - run.created for run in last]
+        waits = self._teams.get(team, {}).get(gpus)
         return EarlierStarts(len(waits), min(waits), max(waits)) if waits else None
 
 
@@ -132,27 +155,7 @@ def percentiles_of(counts: Mapping[float, int]) -> WaitPercentiles:
     return WaitPercentiles(total, *(None if math.isinf(wait) else wait for wait in found))
 
 
-# What likely starts are made of besides the world: earlier runs and waits, and how earlier forecasts came true.
-
-
-class Past:
-    """Earlier runs, `scores` of earlier ranges, and why nothing is taken back from borrowing pods, "" where it is."""
-
-    def __init__(self, runs: Iterable[Run] = (), *, scores: RangeScores | None = None, no_evictor: str = "") -> None:
-        self.runs = tuple(runs)
-        self.scores = RangeScores() if scores is None else scores
-        self.no_evictor = no_evictor
-
-    @cached_property
-    def waits(self) -> EarlierWaits:
-        """How long pods waited."""
-        return EarlierWaits(self.runs)
-
-
-NO_PAST: Final = Past()
-
-
-# The pods that wait in line, each with its place, what it waits for, who holds that, and a likely start.
+# The pods that wait in line, each with its place, what it waits for, who holds that, and how long others waited.
 #
 # What starts now is what the leader's next pass starts, which is played here. Of the others each is judged on the
 # present world by the judge of that pass. The text on the pod is used where that is not possible: where the viewer does
@@ -163,12 +166,6 @@ MAX_JUDGED: Final = 1_000
 """Kinds of pods that are judged, equal pods of one user once: a tenant may make every pod another one."""
 
 _NO_REQUESTER: Final = Requester("")
-_NOW: Final = StartRange(0, 0)
-_NOT_FORECAST: Final = UnknownStart("nothing was forecast")
-_ENDS: Final = UnknownStart("it is being deleted")
-_HELD: Final = UnknownStart("another controller's scheduling gate holds it")
-_UNREADABLE: Final = UnknownStart("its owner changed it, and it can no longer be read")
-_ROOM_UNKNOWN: Final = UnknownStart("you may not list all nodes and pods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +173,9 @@ class QueueRow:
     """A waiting pod. `place` is None where it is not in line: another controller's gate holds it, or it ends.
 
     `reason` says what it waits for, in numbers; `holders` hold most of that. `gates` are those of other controllers.
-    `score` is how ranges as wide as its likely start came true, `earlier` how long the last pods like it waited, `said`
-    what its user said of its run, `replicas` those of its workload, where it has a minimum. `is_charged`: its turn has
-    come, and it keeps its gate until reclaim has made its room; it has no place then.
+    `earlier` is how long the last pods like it waited, None where none is known or it is not in line, `replicas` are
+    those of its workload, where it has a minimum. `is_charged`: its turn has come, and it keeps its gate until reclaim
+    has made its room; it has no place then.
     """
 
     waiting: WaitingPod
@@ -187,10 +184,7 @@ class QueueRow:
     place: Place | None = None
     holders: tuple[Holder, ...] = ()
     gates: tuple[str, ...] = ()
-    start: LikelyStart = _NOT_FORECAST
-    score: Score = NO_SCORE
     earlier: EarlierStarts | None = None
-    said: Said | None = None
     replicas: Replicas | None = None
     is_charged: bool = False
 
@@ -214,7 +208,6 @@ _NOT_KNOWN: Final = Reason(Code.WAITS_IN_LINE, "not known")
 _DELETED: Final = Reason(Code.WAITS_IN_LINE, "it is being deleted")
 _STARTS: Final = Reason(Code.WAITS_IN_LINE, "it may start now, with the next release")
 _RELEASED: Final = Reason(Code.WAITS_IN_LINE, "it is about to be released")
-_LEAVING: Final = UnknownStart("borrowing pods have to leave the node that keeps its room")
 _AWAITS_ROOM: Final = Reason(
     Code.WAITS_IN_LINE, "borrowed GPUs are taken back for it, and it starts once they are free"
 )
@@ -233,14 +226,9 @@ class _Cause(NamedTuple):
     starts_now: bool = False
 
 
-def _nothing_said(_waiting: WaitingPod) -> Said | None:
-    return None
-
-
 class QueueReader:
-    """Reads the line of a world, which must not change meanwhile. `starts` forecasts when its pods start.
+    """Reads the line of a world, which must not change meanwhile. `waits` are those of earlier pods.
 
-    `past` is how pods ran and waited before, and how earlier forecasts came true; `said` what is said of a pod's run.
     `now` is in Unix seconds, None for the time of the world.
     """
 
@@ -248,16 +236,12 @@ class QueueReader:
         self,
         world: World,
         *,
-        starts: Starts = no_forecast,
-        past: Past = NO_PAST,
-        said: Callable[[WaitingPod], Said | None] = _nothing_said,
+        waits: EarlierWaits | None = None,
         is_room_known: bool = True,
         now: int | None = None,
     ) -> None:
         self._world = world
-        self._starts = starts if is_room_known else _no_start
-        self._past = past
-        self._said = said
+        self._waits = EarlierWaits() if waits is None else waits
         self._is_room_known = is_room_known
         self._borrowed = BorrowedRoom(world)
         self._held_room = world.fleet.tainted(HELD)
@@ -283,9 +267,7 @@ class QueueReader:
         row = self._row(waiting)
         if row.place is None:
             return row
-        score = self._past.scores.of(row.start) if isinstance(row.start, StartRange) else NO_SCORE
-        earlier = self._past.waits.of(waiting.team, row.gpus)
-        return replace(row, score=score, earlier=earlier, said=self._said(waiting))
+        return replace(row, earlier=self._waits.of(waiting.team, row.gpus))
 
     def _row(self, waiting: WaitingPod) -> QueueRow:
         pod, place = waiting.pod, self._places.get(waiting.uid)
@@ -294,23 +276,23 @@ class QueueReader:
         is_charged = self._world.is_assumed(waiting.uid)
         row = QueueRow(waiting, gpus, written_reason(waiting), place, replicas=replicas, is_charged=is_charged)
         if waiting.is_terminating:
-            return replace(row, reason=_DELETED, start=_ENDS)
+            return replace(row, reason=_DELETED)
         if waiting.is_held:
             gates = pod.foreign_gates
             held = Reason(Code.WAITS_FOR_GATE, "scheduling gate {gates} of another controller", {"gates": gates})
-            return replace(row, reason=held, gates=gates, start=_HELD)
+            return replace(row, reason=held, gates=gates)
         if waiting.problem:
             problem = Reason(Code.WAITS_IN_LINE, "{problem}", {"problem": waiting.problem})
-            return replace(row, reason=problem, start=_UNREADABLE)
+            return replace(row, reason=problem)
         if not self._world.policy.is_enforced:
-            return replace(row, reason=_RELEASED, start=_NOW)
+            return replace(row, reason=_RELEASED)
         gang = gang_in_line(waiting, self._world)
         if gang is not None and self._gang_awaits_room(gang):
-            return replace(row, reason=_AWAITS_GANG, start=_LEAVING)
+            return replace(row, reason=_AWAITS_GANG)
         if self._awaits_room(waiting):
-            return replace(row, reason=_AWAITS_ROOM, start=_LEAVING)
+            return replace(row, reason=_AWAITS_ROOM)
         if place is None:
-            return replace(row, reason=_RELEASED, start=_NOW)
+            return replace(row, reason=_RELEASED)
         return self._in_line(row, place)
 
     def _awaits_room(self, waiting: WaitingPod) -> bool:
@@ -332,10 +314,8 @@ class QueueReader:
 
     def _in_line(self, row: QueueRow, place: Place) -> QueueRow:
         waiting = row.waiting
-        row = replace(row, start=self._starts(waiting.uid))
         if (turn := self._firsts.get(waiting.uid)) is not None:
-            starts = replace(row, reason=_TAKEN_BACK if turn.takes_back else _STARTS)
-            return starts if turn.takes_back else replace(starts, start=_NOW)
+            return replace(row, reason=_TAKEN_BACK if turn.takes_back else _STARTS)
         gang = gang_in_line(waiting, self._world)
         if gang is not None and not self._world.gangs.has_started(gang):
             return replace(row, reason=self._of_gang(row.reason, gang))
@@ -416,10 +396,6 @@ def _firsts(turns: Sequence[AssumedStart]) -> dict[Uid, AssumedStart]:
     for group in together(turns):
         groups.setdefault(group[0].waiting.team, group)
     return {turn.waiting.uid: turn for group in groups.values() for turn in group}
-
-
-def _no_start(_uid: Uid) -> LikelyStart:
-    return _ROOM_UNKNOWN
 
 
 def written_reason(waiting: WaitingPod) -> Reason:

@@ -4,12 +4,14 @@ What the CustomResourceDefinitions of Fairgate's own kinds have in common.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from webhook.core.explain.line_places import CLASSES, WIDTHS, RangeScores, Score
+from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
+from webhook.core.model.amounts import TeamName, format_gpus, parse_amount
 from webhook.kube.objects import keys
 
 _Json = dict[str, Any]
@@ -86,14 +88,11 @@ def report_crd() -> _Json:
 
 def _schema() -> _Json:
     text, texts, number = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "integer"}
-    ranges = {
+    waits = {
         "type": "object",
-        "description": "How many pods started inside their likely range, earlier, and later or not.",
-        "required": ["upToSeconds"],
-        "properties": {
-            "upToSeconds": {**number, "description": "Width of the ranges at most; 0 for wider ones."},
-            **dict.fromkeys(("inside", "earlier", "later"), number),
-        },
+        "description": "How long the last 20 pods of a team with so many GPUs waited, the last one last.",
+        "required": ["team", "gpus", "seconds"],
+        "properties": {"team": text, "gpus": text, "seconds": {"type": "array", "items": number}},
     }
     policy = {
         "type": "object",
@@ -190,8 +189,8 @@ def _schema() -> _Json:
             },
             "starts": {
                 "type": "array",
-                "description": "How likely starts came true, in the report `starts`.",
-                "items": ranges,
+                "description": "How long pods waited that started from the line, in the report `starts`.",
+                "items": waits,
             },
             "moves": {
                 "type": "array",
@@ -310,13 +309,12 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     notify: list[str] = []
 
 
-class RangesReport(msgspec.Struct, frozen=True, rename="camel"):
-    """How likely starts came true whose ranges were up to so many seconds wide; 0 for wider ones."""
+class WaitsReport(msgspec.Struct, frozen=True):
+    """How many seconds the last pods of a team with so many GPUs waited in line, the last one last."""
 
-    up_to_seconds: int
-    inside: int = 0
-    earlier: int = 0
-    later: int = 0
+    team: str = ""
+    gpus: str = ""
+    seconds: list[int] = []
 
 
 class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -386,7 +384,7 @@ class Report(msgspec.Struct, frozen=True):
 
     policy: PolicyReport | None = None
     replicas: dict[str, ReplicaReport] = {}
-    starts: list[RangesReport] = []
+    starts: list[WaitsReport] = []
     room: RoomReport | None = None
     usage: UsageReport | None = None
     moves: list[MoveEntry] = []
@@ -405,10 +403,10 @@ def report_patch(name: str, report: PolicyReport | RoomReport | UsageReport) -> 
     return {"metadata": _UNSTORED, name: msgspec.to_builtins(report)}
 
 
-def starts_patch(scores: RangeScores) -> dict[str, Any]:
-    """Return how likely starts came true as a merge patch, which replaces what was written before."""
-    rows = [RangesReport(_width(index), *score) for index, score in sorted(scores.by_class.items())]
-    return {"metadata": _UNSTORED, "starts": msgspec.to_builtins(rows)}
+def starts_patch(waits: EarlierWaits) -> dict[str, Any]:
+    """Return how long pods waited as a merge patch, which replaces what was written before."""
+    rows = [WaitsReport(each.team, format_gpus(each.gpus), list(each.seconds)) for each in waits]
+    return {"metadata": _UNSTORED, STARTS: msgspec.to_builtins(rows)}
 
 
 def moves_patch(moves: Iterable[MoveEntry]) -> dict[str, Any]:
@@ -416,15 +414,11 @@ def moves_patch(moves: Iterable[MoveEntry]) -> dict[str, Any]:
     return {"metadata": _UNSTORED, MOVES: msgspec.to_builtins(list(moves))}
 
 
-def scores_of(report: Report | None) -> RangeScores:
-    """Return how likely starts came true; nothing where that is not published."""
-    classes = {_width(index): index for index in range(CLASSES)}
-    rows = [each for each in (report.starts if report is not None else ()) if each.up_to_seconds in classes]
-    return RangeScores((classes[row.up_to_seconds], Score(row.inside, row.earlier, row.later)) for row in rows)
-
-
-def _width(index: int) -> int:
-    return WIDTHS[index] if index < len(WIDTHS) else 0
+def waits_of(report: Report | None) -> Iterator[TeamWaits]:
+    """Yield how long pods waited; nothing where that is not published."""
+    for row in report.starts if report is not None else ():
+        with suppress(ValueError):
+            yield TeamWaits(TeamName(row.team), parse_amount(row.gpus), tuple(row.seconds))
 
 
 def evictor_leads(report: Report, *, now: float | None) -> bool:

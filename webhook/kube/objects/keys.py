@@ -19,11 +19,9 @@ REQUIRES: Final = "fairgate.dev/requires"
 POOL: Final = "fairgate.dev/pool"
 """Pod annotation: the one pool to use."""
 RUN_TIME: Final = "fairgate.dev/run-time"
-"""Annotation of a pod or workload: how long it runs, as its user expects, such as 2h. Forecasts read it alone."""
+"""Annotation of a pod or workload: how long it runs, as its user expects, such as 2h. It is only shown."""
 MINIMUM: Final = "fairgate.dev/minimum"
 """Annotation of a pod or workload: how many of its replicas must stay; the others may be evicted first."""
-RUN_TIME_LIMIT: Final = "fairgate.dev/run-time-limit"
-"""Pod annotation: the deadline of its workload, copied to the pod template by Fairgate. Forecasts read it alone."""
 EXEMPT: Final = "fairgate.dev/exempt"
 """Namespace label: Fairgate does not decide on its pods, but still counts their GPUs."""
 
@@ -131,7 +129,7 @@ STAY_ANNOTATIONS: Final = (SAFE_TO_EVICT, DO_NOT_DISRUPT, PREFER_NO_EVICTION)
 """Annotations by which a pod's owner asks other products not to evict it."""
 
 STORED_ANNOTATIONS: Final = (
-    *(DECISION, IDLE_SINCE, REQUIRES, POOL, RUN_TIME, RUN_TIME_LIMIT, MINIMUM, GANG, CHECKPOINTED, MOVABLE),
+    *(DECISION, IDLE_SINCE, REQUIRES, POOL, RUN_TIME, MINIMUM, GANG, CHECKPOINTED, MOVABLE),
     *(EVICT_AT, EVICT_FOR, HOLD, GPUSHARE_DEVICE, MIRROR),
     *LINE_ANNOTATIONS,
     *TOPOLOGIES,

@@ -133,7 +133,6 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
 
 
 class PodResourceClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):

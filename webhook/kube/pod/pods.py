@@ -1,6 +1,6 @@
 """A pod of the API as one value.
 
-How long a pod runs by its annotation and its deadline: for likely starts, never for decisions.
+How long a pod runs by its annotation: it is shown, and no decision reads it.
 """
 
 import json
@@ -40,22 +40,15 @@ _SHOWN: Final = 20
 _EXPECTED: Final = f"write a duration such as 30m or 2h, of at most {MAX_SECONDS // 3600}h"
 
 
-def stated_run_time(annotations: Mapping[str, str], deadline: int | None) -> RunTime:
-    """Return what a pod's annotations and its own deadline, in seconds, say of its run."""
-    text, limit = annotations.get(keys.RUN_TIME), annotations.get(keys.RUN_TIME_LIMIT)
-    if text is None and limit is None and deadline is None:
+def stated_run_time(annotations: Mapping[str, str]) -> RunTime:
+    """Return what a pod's annotation says of its run."""
+    text = annotations.get(keys.RUN_TIME)
+    if text is None:
         return NO_RUN_TIME
-    deadlines = [each for each in (_seconds(limit or ""), deadline or 0) if 0 < each <= MAX_SECONDS]
-    stated = _seconds(text or "")
-    problem = ""
-    if text is not None and not stated:
-        problem = f"annotation {keys.RUN_TIME} {shortened(text, _SHOWN)!r} is ignored: {_EXPECTED}"
-    return RunTime(stated, min(deadlines, default=0), problem)
-
-
-def written_limit(seconds: int) -> str:
-    """Return a deadline as the annotation of a pod template has it."""
-    return f"{seconds}s"
+    stated = _seconds(text)
+    if stated:
+        return RunTime(stated)
+    return RunTime(problem=f"annotation {keys.RUN_TIME} {shortened(text, _SHOWN)!r} is ignored: {_EXPECTED}")
 
 
 def _seconds(text: str) -> int:
@@ -181,9 +174,7 @@ def to_pod(
         if annotations
         else "",
         gang_problem=ignored_of_gang(annotations, gang, has_controller=controller is not None) if annotations else "",
-        run_time=stated_run_time(annotations, spec.active_deadline_seconds)
-        if annotations or spec.active_deadline_seconds is not None
-        else NO_RUN_TIME,
+        run_time=stated_run_time(annotations) if annotations else NO_RUN_TIME,
         replica=replica_of(metadata, controller, namespace, spec.scheduling_group),
     )
 

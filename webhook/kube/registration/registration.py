@@ -53,8 +53,7 @@ def of_workloads(policy: Policy) -> list[_Json]:
 def of_gangs(policy: Policy) -> list[_Json]:
     """Return conditions that select workloads of which pod templates are to have annotations, unless of a controller.
 
-    Those are workloads that are gangs, state their run time or minimum or may be elastic, and Jobs with GPUs and a
-    deadline.
+    Those are workloads that are gangs, state their run time or minimum, or may be elastic.
 
     A Deployment's annotations are copied to its ReplicaSets, whose template must stay that of the Deployment. Jobs
     whose templates the jobs webhook has annotated are excluded, too.
@@ -64,18 +63,9 @@ def of_gangs(policy: Policy) -> list[_Json]:
     states = f"{metadata_value('object', 'annotations', keys.RUN_TIME)} != {quoted(ABSENT)}"
     keeps = f"{metadata_value('object', 'annotations', keys.MINIMUM)} != {quoted(ABSENT)}"
     requests = gpu_pod_expression(policy, spec="object.spec.template.spec")
-    marks = f"{gang} || {domain} || {states} || {keeps} || {_IS_ELASTIC} || {_has_deadline(policy)}"
+    marks = f"{gang} || {domain} || {states} || {keeps} || {_IS_ELASTIC}"
     has_marks = f"({marks}) && !({_DECIDES_EVICTIONS} && ({requests}))"
     return [_MADE_BY_NO_CONTROLLER, {"name": "has-marks-for-pods", "expression": has_marks}]
-
-
-def _has_deadline(policy: Policy) -> str:
-    """Return a CEL expression: it is a Job with GPUs, or a CronJob of such, that has a deadline."""
-    job = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec : object.spec)'
-    is_job = 'request.kind.group == "batch" && request.kind.kind in ["Job", "CronJob"]'
-    return (
-        f"({is_job} && has({job}.activeDeadlineSeconds) && ({gpu_pod_expression(policy, spec=f'{job}.template.spec')}))"
-    )
 
 
 def of_jobs(policy: Policy) -> list[_Json]:
@@ -263,7 +253,7 @@ def webhook_configurations(
     }
     gangs = {
         # Ignore: its pods then are no gang by annotation, and start one by one as they would without Fairgate; and
-        # their likely starts do not know its run time.
+        # what it states of their run time is not shown.
         **_webhook(GANGS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=of_gangs(policy)),
         "rules": workload_rules(policy),
         "clientConfig": client(GANGS_PATH),

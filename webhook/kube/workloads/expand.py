@@ -112,7 +112,7 @@ def _converted(document: Mapping[str, object], what: type[_Kind]) -> _Kind | Non
 
 _WITHOUT: Final = {
     keys.GANG: "they start one by one",
-    keys.RUN_TIME: "their likely starts do not know it",
+    keys.RUN_TIME: "it is not shown for them",
     keys.MINIMUM: "no replica is kept for it",
 }
 """Annotations of a workload that are read on its pods, and what is without them there."""

@@ -10,24 +10,19 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from webhook.core.model.amounts import GangId
-from webhook.core.model.pod import MAX_SECONDS, Pod
+from webhook.core.model.pod import Pod
 from webhook.kube.kinds.kind_row import Row
-from webhook.kube.kinds.model import Budget, Json, dig, mapping, text
+from webhook.kube.kinds.model import Budget, Json, mapping
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.objects import bounds, keys
 from webhook.kube.objects.keys import Operation, add, escape
 from webhook.kube.objects.objects import is_plain
 from webhook.kube.pod.gangs import marker_of
-from webhook.kube.pod.pods import written_limit
 from webhook.kube.workloads.unknown_kinds import elastic_minimum, may_be_elastic
 
 _MARK: Final = "true"
 _MAX_VALUE: Final = 400
 """Characters of a domain or run time that are copied: a longer one is ignored on pods too."""
-_DEADLINES: Final = {
-    "Job": "spec.activeDeadlineSeconds",
-    "CronJob": "spec.jobTemplate.spec.activeDeadlineSeconds",
-}
 _DEEPEST: Final = 12
 """Levels of an object at which templates are searched for: AppWrappers of JobSets have them at the tenth."""
 _SEARCH_STEPS: Final = 3
@@ -117,17 +112,7 @@ def marks_of(document: Json) -> Mapping[str, str]:
         value = written.get(key)
         if isinstance(value, str) and len(value) <= _MAX_VALUE:
             found[key] = value
-    if deadline := _job_deadline(document):
-        found[keys.RUN_TIME_LIMIT] = written_limit(deadline)
     return found
-
-
-def _job_deadline(document: Json) -> int:
-    """Return the activeDeadlineSeconds of a Job, or of the Jobs of a CronJob; 0 for none."""
-    is_batch = text(document.get("apiVersion")).partition("/")[0] == "batch"
-    path = _DEADLINES.get(text(document.get("kind"))) if is_batch else None
-    value = None if path is None else dig(document, path)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SECONDS else 0
 
 
 def _templates(value: object, path: _Path, depth: int, budget: Budget) -> Iterator[tuple[_Path, Json]]:

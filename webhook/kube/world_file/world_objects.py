@@ -101,7 +101,6 @@ _POD: Final[Shape] = {
                 "resourceClaims",
                 "schedulingGroup",
                 "terminationGracePeriodSeconds",
-                "activeDeadlineSeconds",
             ),
             _ALL,
         ),

@@ -22,11 +22,11 @@ from webhook.files import SnapshotError
 from webhook.page.http.templates import Links, Templates, read_form
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
-from webhook.page.live.readable import COMPUTED, Readable, SharedLine
+from webhook.page.live.readable import Readable, SharedLine
 from webhook.page.views.decisions import LONGEST, MOST
 from webhook.page.views.gpu_map import by_fragmentation, holders_of, team_letters
 from webhook.page.views.teams import Point, ShareRow, UsageHistory, Viewer, sparkline, summed
-from webhook.page.views.waiting_row import COLUMNS, WaitingReport, start_cell
+from webhook.page.views.waiting_row import COLUMNS, WaitingReport, earlier_cell
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +201,6 @@ class ViewPages:
         found = self._readable(viewer).line(await self._line.line())
         number, shown = _page(found.rows, request)
         left_out, paging = found.waiting - len(found.rows), _paging(number, len(found.rows))
-        unknown = Counter(row.likely_start_unknown for row in shown if row.likely_start_unknown is not None)
         return self._html(
             "line.html",
             request,
@@ -209,8 +208,6 @@ class ViewPages:
             columns=COLUMNS,
             rows=shown,
             now=int(time.time()),
-            is_computed=COMPUTED not in unknown,
-            unknown=unknown.most_common(_REASONS),
             waiting=found.waiting,
             left_out=left_out,
             paging=paging,
@@ -255,7 +252,7 @@ class ViewPages:
             status,
             found=found,
             waiting=waiting,
-            start="" if waiting is None else start_cell(waiting),
+            earlier="" if waiting is None else earlier_cell(waiting),
             namespace=namespace,
             name=name,
         )

@@ -13,22 +13,19 @@ import msgspec
 
 from webhook.cluster.watch.kinds import ALIVE, FAILED_PODS, WatchedKind
 from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
-from webhook.core.explain.line_places import RangeScores
-from webhook.core.explain.line_rows import Past
+from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.model.amounts import Namespace, NodeName, Uid, natural_sort_key
 from webhook.core.model.node import Autoscaler
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
-from webhook.kube.ledger.reports import SILENT_SECONDS, Report, evictor_leads, scores_of
+from webhook.kube.ledger.reports import Report, waits_of
 from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.objects import keys
-from webhook.kube.pod.outcomes import to_run
 from webhook.kube.workloads.unknown_kinds import SCALERS
 from webhook.kube.world_file.world_objects import LEDGERS, WORLD_KINDS, kept_fields
 from webhook.page.views import decisions
 from webhook.page.views.decisions import DecisionLog, of_pod
 from webhook.page.views.gpu_map import MapRow, RowReader, encode
-from webhook.simulation.forecast.run_times import SeenRuns
 
 LARGEST: Final = 65_536
 """Bytes of one object that are kept; a larger one counts in the world, and cannot be explained."""
@@ -112,9 +109,6 @@ def _key(found: Json) -> tuple[str, str]:
 # Changes are only noted; `changed_rows` computes the rows of the nodes that they touched.
 
 
-NO_EVICTOR: Final = "no evictor is known to lead"
-
-
 def is_fresh() -> str | None:
     """Return that nothing is out of date."""
     return None
@@ -136,7 +130,6 @@ class Reading:
     objects: KeptObjects
     notes: tuple[str, ...] = ()
     is_room_known: bool = True
-    runs: SeenRuns = field(default_factory=SeenRuns)
 
 
 @dataclass(slots=True)
@@ -144,8 +137,8 @@ class ClusterState:
     """What is shown. `origin` names the source; `why_stale` is why it is out of date, None while it is not.
 
     `problem` is why nothing is shown, "" while something is. `on_change` is called at each change. `saved` is when the
-    file was written, in seconds of Unix time; 0 for a live cluster. `scores` are how likely starts came true,
-    `evictor_at` when an evictor that leads reported last, None where that is not watched.
+    file was written, in seconds of Unix time; 0 for a live cluster. `waits` are how long earlier pods waited in
+    line, as the leader published it.
     """
 
     reading: Reading
@@ -159,8 +152,7 @@ class ClusterState:
     encoded: dict[NodeName, bytes] = field(default_factory=dict)
     sequence: int = field(default_factory=_first_sequence)
     saved: int = 0
-    scores: RangeScores = field(default_factory=RangeScores)
-    evictor_at: float | None = None
+    waits: EarlierWaits = field(default_factory=EarlierWaits)
     _reader: RowReader | None = None
     _rejecting: frozenset[NodeName] = frozenset()
     _dirty: dict[NodeName, None] = field(default_factory=dict)
@@ -170,17 +162,10 @@ class ClusterState:
         """The world that is shown."""
         return self.reading.world
 
-    def past(self, now: float) -> Past:
-        """Return what likely starts are made of besides the world."""
-        leads = self.evictor_at is None or now - self.evictor_at <= SILENT_SECONDS
-        return Past(self.reading.runs, scores=self.scores, no_evictor="" if leads else NO_EVICTOR)
-
-    def note_report(self, report: Report, now: float) -> None:
+    def note_report(self, report: Report) -> None:
         """Note what Fairgate publishes of itself."""
         if report.starts:
-            self.scores = scores_of(report)
-        if evictor_leads(report, now=None):
-            self.evictor_at = now
+            self.waits = EarlierWaits(waits_of(report))
 
     def touch(self, *nodes: NodeName | None) -> None:
         """Note that something changed, on these nodes if any."""
@@ -299,7 +284,7 @@ def report_kind(state: ClusterState, set_documents: Callable[[Json], None]) -> W
     def apply(found: Json) -> bool:
         policy = found.get("policy")
         with suppress(msgspec.ValidationError):  # of a later version
-            state.note_report(msgspec.convert(found, Report), time.time())
+            state.note_report(msgspec.convert(found, Report))
         if isinstance(policy, dict):
             set_documents(policy)
         return True
@@ -325,8 +310,7 @@ def note_event(found: Json, state: ClusterState) -> bool:
 
 
 def note_pod(found: Json, state: ClusterState) -> None:
-    """Note the decision on a pod, and since when it runs."""
-    state.reading.runs.add(to_run(found))
+    """Note the decision on a pod."""
     admitted = decisions.of_pod(found)
     if admitted is not None:
         state.decisions.add(admitted)
@@ -392,7 +376,6 @@ def _pods(kind: WatchedKind[Any], state: ClusterState) -> WatchedKind[Any]:
     def remove(uid: str) -> None:
         before = state.world.pod(Uid(uid))
         kind.remove(uid)
-        state.reading.runs.end(Uid(uid), now=int(time.time()))
         state.reading.objects.remove("Pod", names.pop(uid, ""))
         state.touch(before.node if before is not None else None)
 

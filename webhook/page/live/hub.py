@@ -313,8 +313,7 @@ class StateUpdater:
                 await asyncio.sleep(_POLL_SECONDS)
 
     async def _follow_reports(self) -> None:
-        """Follow what Fairgate publishes, as far as that is allowed: the policy, the evictor, scores of forecasts."""
-        self._state.evictor_at = 0.0
+        """Follow what Fairgate publishes, as far as that is allowed: the policy, and how long pods waited."""
 
         def apply(report: Mapping[str, Any]) -> None:
             policy = None if self._read_policy is None else self._read_policy(report)

@@ -8,17 +8,14 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.core.explain.line_places import StartRange, UnknownStart
 from webhook.core.explain.line_rows import QueueRow
-from webhook.core.model.amounts import column_gpus, format_gpus, parse_amount, plural, printable, shortened, span
+from webhook.core.model.amounts import column_gpus, format_gpus, parse_amount, printable, shortened, span
 from webhook.core.model.reasons import facts_json
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.pod.pods import unix_seconds
 
-LEAST_SCORED: Final = 5
-"""Earlier ranges without which no part of them is shown."""
-
 _LONGEST: Final = 200
+_MINUTE: Final = 60
 
 
 class HolderReport(msgspec.Struct):
@@ -28,35 +25,12 @@ class HolderReport(msgspec.Struct):
     gpus: Annotated[str, msgspec.Meta(description="GPUs, as in 2, 0.5 or 3/7")]
 
 
-class StartReport(msgspec.Struct, rename="camel"):
-    """When a pod is likely to start, by a simulation with measured and stated run times. Not a promise."""
-
-    earliest_seconds: Annotated[int, msgspec.Meta(description="from now")]
-    latest_seconds: Annotated[int, msgspec.Meta(description="from now")]
-
-
-class ScoreReport(msgspec.Struct, rename="camel"):
-    """How earlier likely starts came true whose ranges were as wide as this one, in this cluster."""
-
-    right: Annotated[int, msgspec.Meta(description="ranges in which their pods started")]
-    scored: Annotated[int, msgspec.Meta(description="ranges of which it is known whether their pods did")]
-
-
 class EarlierReport(msgspec.Struct, rename="camel"):
-    """How long the last pods of the same team and number of GPUs waited from their creation to their start."""
+    """How long the last pods of the same team and number of GPUs waited in line, from creation to start."""
 
     starts: Annotated[int, msgspec.Meta(description="how many, 20 at most")]
     shortest_seconds: int
     longest_seconds: int
-
-
-class StatedReport(msgspec.Struct, rename="camel"):
-    """How long the pod runs by annotation fairgate.dev/run-time, and how such statements of its user held."""
-
-    seconds: int
-    held: Annotated[int, msgspec.Meta(description="earlier pods that ran for half to twice what was stated")]
-    tried: Annotated[int, msgspec.Meta(description="earlier pods with a statement of which that is known")]
-    believed: Annotated[bool, msgspec.Meta(description="whether likely starts use it")]
 
 
 class WaitingReport(msgspec.Struct, rename="camel"):
@@ -86,17 +60,13 @@ class WaitingReport(msgspec.Struct, rename="camel"):
     ]
     holders: Annotated[list[HolderReport], msgspec.Meta(description="who holds most of what it waits for")]
     gates: Annotated[list[str], msgspec.Meta(description="scheduling gates of other controllers")]
-    likely_start: Annotated[StartReport | None, msgspec.Meta(description="null where it is not known")]
-    likely_start_unknown: Annotated[
-        str | None, msgspec.Meta(description="why the likely start is not known; null where it is")
-    ]
-    earlier_ranges: Annotated[
-        ScoreReport | None, msgspec.Meta(description="null without a likely start, and where none was scored")
-    ] = None
     earlier_starts: Annotated[
         EarlierReport | None, msgspec.Meta(description="null where no start of the team and size is known")
     ] = None
-    stated_run_time: Annotated[StatedReport | None, msgspec.Meta(description="null where nothing is stated")] = None
+    stated_run_time: Annotated[
+        int | None,
+        msgspec.Meta(description="in seconds, by annotation fairgate.dev/run-time; null without"),
+    ] = None
     minimum: Annotated[
         int | None, msgspec.Meta(description="replicas that its workload is to keep; null where nothing says so")
     ] = None
@@ -108,7 +78,7 @@ class WaitingReport(msgspec.Struct, rename="camel"):
 
 def waiting_report(row: QueueRow) -> WaitingReport:
     """Return a waiting pod as data."""
-    waiting, start = row.waiting, row.start
+    waiting = row.waiting
     return WaitingReport(
         namespace=waiting.pod.namespace,
         name=waiting.pod.name,
@@ -123,11 +93,8 @@ def waiting_report(row: QueueRow) -> WaitingReport:
         facts=facts_json(row.reason.statement),
         holders=[HolderReport(each.name, format_gpus(each.gpus)) for each in row.holders],
         gates=list(row.gates),
-        likely_start=StartReport(start.earliest, start.latest) if isinstance(start, StartRange) else None,
-        likely_start_unknown=start.reason if isinstance(start, UnknownStart) else None,
-        earlier_ranges=ScoreReport(row.score.inside, row.score.total) if row.score.total else None,
         earlier_starts=None if row.earlier is None else EarlierReport(*row.earlier),
-        stated_run_time=None if row.said is None else StatedReport(*row.said),
+        stated_run_time=waiting.pod.run_time.stated or None,
         minimum=None if row.replicas is None else row.replicas.minimum,
         minimum_ready=None if row.replicas is None else row.replicas.ready,
         charged=row.is_charged,
@@ -149,34 +116,9 @@ def holders_text(report: WaitingReport) -> str:
     return ", ".join(f"{short(each.name)} {column_gpus(parse_amount(each.gpus))}" for each in report.holders)
 
 
-def start_text(report: WaitingReport) -> str:
-    """Return a likely start in words."""
-    if (start := report.likely_start) is None:
-        return "unknown"
-    if not start.latest_seconds:
-        return "now"
-    earliest, latest = span(start.earliest_seconds), span(start.latest_seconds)
-    return f"{earliest} to {latest}" if start.earliest_seconds and earliest != latest else f"within {latest}"
-
-
-def start_cell(report: WaitingReport) -> str:
-    """Return what is known of a start in a few words: its range, or how long others waited, or who is ahead."""
-    if report.likely_start is not None:
-        return start_text(report) + (f" ({_percent(report.earlier_ranges)}%)" if is_scored(report) else "")
-    if (earlier := report.earlier_starts) is not None:
-        return f"last {earlier.starts}: {_waits_between(earlier)}"
-    if report.place is None:
-        return "unknown"
-    return "next" if report.place == 1 else f"after {plural(report.place - 1, 'other')}"
-
-
-def is_scored(report: WaitingReport) -> bool:
-    """Whether enough earlier ranges were scored to tell how many were right."""
-    return report.earlier_ranges is not None and report.earlier_ranges.scored >= LEAST_SCORED
-
-
-def _percent(score: ScoreReport | None) -> int:
-    return 100 * score.right // score.scored if score is not None else 0
+def earlier_cell(report: WaitingReport) -> str:
+    """Return how long the last pods of the same team and size waited, in a few words; "" where none is known."""
+    return "" if (earlier := report.earlier_starts) is None else f"last {earlier.starts}: {_waits_between(earlier)}"
 
 
 def earlier_text(report: WaitingReport) -> str:
@@ -190,8 +132,12 @@ def earlier_text(report: WaitingReport) -> str:
 
 
 def _waits_between(earlier: EarlierReport) -> str:
-    shortest, longest = span(earlier.shortest_seconds), span(earlier.longest_seconds)
+    shortest, longest = _wait(earlier.shortest_seconds), _wait(earlier.longest_seconds)
     return longest if shortest == longest else f"{shortest} to {longest}"
+
+
+def _wait(seconds: int) -> str:
+    return "<1m" if seconds < _MINUTE else span(seconds)
 
 
 def short(text: str) -> str:
@@ -225,5 +171,5 @@ COLUMNS: Final = (
     Column("waits", _waits, is_number=True),
     Column("waits for", lambda row, _: _waits_for(row), is_cause=True),
     Column("held by", lambda row, _: holders_text(row) or "-"),
-    Column("likely start", lambda row, _: start_cell(row)),
+    Column("earlier waits", lambda row, _: earlier_cell(row) or "-"),
 )

@@ -1,7 +1,7 @@
 """The tasks of the elected leader: started and stopped by a Lease, run whenever the world's usage changes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -9,7 +9,6 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.writes.events import EventWriter, OwnerEventQueue, OwnerLookup
 from webhook.cluster.writes.lease import DEFAULT_TIMING, Lease, Timing, own_identity
-from webhook.core.explain.line_places import Run
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
@@ -17,10 +16,10 @@ from webhook.kube.objects.events import Event, EventReason, ObjectRef
 from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import Logs
 from webhook.observe.processes import LeaderStatus
+from webhook.server.leader.line_waits import WaitPublisher
 from webhook.server.leader.registration_loop import LeaderContext, RegistrationLoop
 from webhook.server.leader.retries import RejectionReporter, Retrier
 from webhook.server.leader.start_loop import StartLoop
-from webhook.server.leader.start_scores import StartScorer
 from webhook.server.leader.tiers import Adopter, BypassReporter, TierUpdater
 
 LEASE_NAME: Final = keys.SERVER_LEASE
@@ -41,9 +40,9 @@ _NO_TASKS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {}
 class Leader:
     """One candidate and its tasks. Start `run`, `events.run` and `owner_events.run` as tasks.
 
-    `runs` is how long pods ran so far. `is_static` as of `RegistrationLoop`. `more_tasks` run with its own, each under
-    a name. A task that raises starts again after RESTART_SECONDS: what one object makes of it stops neither the other
-    tasks nor this replica's reviews. `task_failures` counts that by name.
+    `is_static` as of `RegistrationLoop`. `more_tasks` run with its own, each under a name. A task that raises starts
+    again after RESTART_SECONDS: what one object makes of it stops neither the other tasks nor this replica's reviews.
+    `task_failures` counts that by name.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class Leader:
         why_stale: Callable[[], str | None],
         why_not_serving: Callable[[], str | None],
         accounting: GpuTimeMetrics,
-        runs: Iterable[Run],
         is_static: bool = False,
         timing: Timing = DEFAULT_TIMING,
         more_tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = _NO_TASKS,
@@ -87,7 +85,7 @@ class Leader:
         self.rejections = RejectionReporter(context)
         self.registration = RegistrationLoop(context, why_not_serving=why_not_serving, is_static=is_static)
         self.queue = StartLoop(context, clock=connection.unix_time)
-        self.starts = StartScorer(context, runs=runs, clock=connection.unix_time)
+        self.waits = WaitPublisher(context, self.queue.counts.waits)
         self._world = world
         self._why_stale = why_stale
         self._logs = logs
@@ -97,7 +95,7 @@ class Leader:
             "labels": self._reconcile_on_change,
             "queue": self.queue.run,
             "refusals": self.retrier.watch_refusals,
-            "starts": self.starts.run,
+            "waits": self.waits.run,
             **more_tasks,
         }
         self.task_failures = dict.fromkeys(self._tasks, 0)

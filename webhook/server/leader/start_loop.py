@@ -10,8 +10,9 @@ from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiError, ClusterError
 from webhook.cluster.writes.pod_writes import ReleaseResult, hold_in_line, release_pod
+from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.line.entries import Way
-from webhook.core.model.amounts import TeamName, Uid
+from webhook.core.model.amounts import TeamName, Uid, exact_units
 from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.quota.charges import InFlightCharge, LedgerDecision
@@ -61,14 +62,12 @@ _PAUSE_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class QueueCounts:
-    """What was released, by team and way, and gangs that did not come in time, by team.
-
-    Waits in seconds are handed to `on_wait`.
-    """
+    """What was released, by team and way, waits in seconds, and gangs that did not come in time, by team."""
 
     released: dict[tuple[TeamName, Way], int] = field(default_factory=dict)
     timed_out: dict[TeamName, int] = field(default_factory=dict)
     on_wait: Callable[[TeamName, float], None] = lambda _team, _seconds: None
+    waits: EarlierWaits = field(default_factory=EarlierWaits)
 
 
 class _Bound:
@@ -386,10 +385,12 @@ class StartLoop:
         self._starts.entries.put_back(waiting.uid)
 
     def _count(self, waiting: WaitingPod, admit: Admit, way: Way) -> None:
-        key = (admit.charge.team, way)
-        self.counts.released[key] = self.counts.released.get(key, 0) + 1
+        team, counts = admit.charge.team, self.counts
+        counts.released[team, way] = counts.released.get((team, way), 0) + 1
         if waiting.created:
-            self.counts.on_wait(admit.charge.team, max(0.0, self._clock() - waiting.created))
+            seconds = max(0.0, self._clock() - waiting.created)
+            counts.on_wait(team, seconds)
+            counts.waits.note(team, exact_units(admit.charge.gpus), int(seconds))
         terms = {"tier": admit.charge.tier, "nodes": ",".join(admit.node_choice.nodes), "way": way}
         self._context.logs.event.info("pod released", **_subject(waiting), **terms)
 

@@ -74,7 +74,6 @@ def _decide(review: ClaimReview, world: World) -> Decision:
 
 
 _GANGS = frozenset({keys.GANG, keys.TOPOLOGY})
-_RUN_TIMES = frozenset({keys.RUN_TIME, keys.RUN_TIME_LIMIT})
 _EXEMPT = Reason(Code.EXEMPT, "its namespace is exempt")
 _TEMPLATES_KEPT = Reason(Code.NOT_A_CREATE, "its pod templates stay as they are")
 _MARKED = Reason(Code.GANG_MARKED, "its pods start together or not at all")
@@ -126,7 +125,7 @@ def gang_change(review: JobReview | WorkloadReview, world: World) -> tuple[Reaso
     marks = marks_of(review.document).keys()
     if not marks.isdisjoint(_GANGS):
         return _MARKED, patch
-    return (_KEEPS_MINIMUM if marks.isdisjoint(_RUN_TIMES) else _TIMED), patch
+    return (_TIMED if keys.RUN_TIME in marks else _KEEPS_MINIMUM), patch
 
 
 # Reviews of objects that create pods: all pods are judged together, with warnings. Nothing is charged.

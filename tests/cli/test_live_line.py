@@ -1,6 +1,6 @@
-"""What likely starts are made of in a live cluster: scores of the leader, and whether an evictor leads."""
+"""What a live cluster says of its line: earlier waits, by the leader, and whether an evictor leads."""
 
-import json
+import asyncio
 import time
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -9,10 +9,11 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cli.explain.reclaim import Evictor
-from webhook.cli.live_past import read_past
-from webhook.core.explain.line_places import RangeScores, Score, StartRange
+from webhook.cli.live_line import published_waits, why_no_evictor
+from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
+from webhook.core.model.amounts import ONE_GPU
 from webhook.kube.ledger import reports
+from webhook.server.settings import FileWorld, LiveCluster
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 LEASE = "get /apis/coordination.k8s.io/v1/namespaces/fairgate-system/leases/fairgate-evictor"
@@ -36,8 +37,8 @@ def report(api, *, leading, at=0.0):
     api.put(reports.PATH, reports.REPLICAS, **reports.replica_patch("evictor-0", entry) | {"metadata": {}})
 
 
-async def why(config, evictor=None):
-    return (await read_past(config, (), evictor)).no_evictor
+async def why(config):
+    return await asyncio.to_thread(why_no_evictor, LiveCluster(config))
 
 
 async def test_the_lease_says_whether_an_evictor_leads(api, config):
@@ -46,12 +47,6 @@ async def test_the_lease_says_whether_an_evictor_leads(api, config):
     assert await why(config) == ""
     lease(api, holder="")
     assert await why(config) == NONE
-
-
-async def test_what_is_known_already_is_not_read_again(api, config):
-    lease(api)
-    assert await why(config, Evictor("", "there is no Lease")) == NONE
-    assert await why(config, Evictor(None, "it could not be read")) == ""
 
 
 async def test_where_the_lease_may_not_be_read_the_report_of_the_evictor_says_it(api, config):
@@ -67,9 +62,17 @@ async def test_where_neither_may_be_read_no_eviction_is_counted_on(api, config):
     assert await why(config) == UNKNOWN
 
 
-async def test_scores_are_those_that_the_leader_published(api, config):
-    assert (await read_past(config, ())).scores.by_class == {}
-    scores = RangeScores([(1, Score(8, 1, 1))])
-    api.put(reports.PATH, reports.STARTS, **reports.starts_patch(scores) | {"metadata": {}})
-    assert (await read_past(config, ())).scores.of(StartRange(0, 3600)) == Score(8, 1, 1)
-    assert json.dumps(reports.starts_patch(scores)["starts"])
+async def test_waits_are_those_that_the_leader_published(api, config):
+    cluster = LiveCluster(config)
+    assert list(await asyncio.to_thread(published_waits, cluster)) == []
+    waits = EarlierWaits([TeamWaits("vision", ONE_GPU // 2, (60, 120))])
+    api.put(reports.PATH, reports.STARTS, **reports.starts_patch(waits) | {"metadata": {}})
+    found = await asyncio.to_thread(published_waits, cluster)
+    assert found.of("vision", ONE_GPU // 2) == (2, 60, 120)
+    api.always["get"] = FORBIDDEN
+    assert list(await asyncio.to_thread(published_waits, cluster)) == []
+
+
+def test_a_file_says_nothing_of_either(tmp_path):
+    source = FileWorld(tmp_path / "world.yaml")
+    assert (list(published_waits(source)), why_no_evictor(source)) == ([], "")
