@@ -109,7 +109,7 @@ def test_no_pod_counts_of_what_another_cluster_runs(row):
     assert elsewhere.warnings == (
         f"not judged: {row.manager.path} is kueue.x-k8s.io/multikueue, which runs it in another cluster",
     )
-    assert (elsewhere.deadline, elsewhere.later, elsewhere.is_elsewhere) == ("", (), True)
+    assert (elsewhere.deadline, elsewhere.is_at_most, elsewhere.is_elsewhere) == ("", False, True)
 
 
 def test_pods_of_an_object_that_says_another_cluster_runs_it_are_a_gang_of_its_size():

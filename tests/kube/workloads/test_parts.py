@@ -41,15 +41,15 @@ def test_a_malformed_template_is_an_invalid_pod(template):
     assert found.problems
 
 
-def test_pods_of_one_time_are_added_and_later_ones_are_not():
+def test_pods_of_one_time_are_added_and_those_of_several_are_not():
     assert codes(workload(pods(2), pods(3, role="head"))) == ["TeamLimitExceeded"]
-    assert codes(workload(pods(2), later=(pods(3),))) == []
-    assert codes(workload(pods(2), later=(pods(5),))) == ["TeamLimitExceeded"]
+    assert codes(workload(pods(2), pods(3, role="head"), is_at_most=True)) == []
+    assert codes(workload(pods(9, 2), pods(1, 5, role="head"), is_at_most=True)) == ["TeamLimitExceeded"]
 
 
 def test_a_reason_is_given_once():
-    late = pods(5)
-    assert codes(workload(late, later=(late, late))) == ["TeamLimitExceeded"]
+    large = pods(1, 5)
+    assert codes(workload(large, large, is_at_most=True)) == ["TeamLimitExceeded"]
 
 
 def test_pods_that_are_not_known_are_left_out():

@@ -8,7 +8,7 @@ from webhook.cli.review.answers import AmpleNodes
 from webhook.cli.review.results import ExistingPods, GpuLines, Place, PodGroup, PodGroups, ReviewWarning, WorkloadResult
 from webhook.core.admission.pod_rules import NO_SURGE
 from webhook.core.devices.claim_users import ClaimKey, GroupEntry
-from webhook.core.model.amounts import UNASSIGNED, GangId, Namespace, TeamName, Uid, plural
+from webhook.core.model.amounts import UNASSIGNED, GangId, Namespace, TeamName, Uid, plural, plural_gpus
 from webhook.core.model.decision import Deny, Outcome, Queue
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
@@ -114,16 +114,16 @@ class Evaluator:
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
         taken = len(self._simulator.created)
-        groups: list[PodGroup] = []
-        for pod_set in expanded.later:
-            later = self._evaluate_together(item, expanded, (pod_set,), refusal, lines)
-            groups += (group for group in later.groups if group.outcome is not Outcome.ADMIT)
-            warnings += later.warnings
-            self._remove_since(taken)
         evaluated = self._evaluate_together(item, expanded, expanded.pod_sets, refusal, lines)
-        groups += evaluated.groups
+        groups, notes = evaluated.groups, [*notes, *evaluated.notes]
+        if expanded.is_at_most:
+            most = sum(group.gpus for group in groups)
+            warnings += [ReviewWarning(f"at most {plural_gpus(most)} at once: its steps run over time")] if most else []
+            if not {group.outcome for group in groups} <= {Outcome.ADMIT, Outcome.SKIP}:
+                self._remove_since(taken)
+                evaluated = self._one_by_one(item, expanded, refusal, lines)
+                groups = evaluated.groups
         warnings += evaluated.warnings
-        notes += evaluated.notes
         self._seen[_identity(expanded)] = (item.place, self._simulator.created[taken:])
         if {group.outcome for group in groups} == {Outcome.ADMIT}:
             warnings += map(ReviewWarning, of_update)
@@ -206,6 +206,18 @@ class Evaluator:
             is_open = part.blank.count is None
             groups += (replace(group, count=None) if is_open else group for group in of_part.found.values())
         return _Evaluated(groups, warnings, notes)
+
+    def _one_by_one(self, item: Item, workload: Workload, refusal: tuple[Reason, ...], lines: GpuLines) -> _Evaluated:
+        """Return what becomes of one pod of each role by itself: the others of its workload may have ended."""
+        groups: list[PodGroup] = []
+        warnings: list[ReviewWarning] = []
+        before = len(self._simulator.created)
+        for pod_set in workload.pod_sets:
+            of_role = self._evaluate_together(item, workload, (replace(pod_set, count=1),), refusal, lines)
+            groups += (replace(group, count=pod_set.count) for group in of_role.groups)
+            warnings += of_role.warnings
+            self._remove_since(before)
+        return _Evaluated(groups, warnings, [])
 
     def _part(
         self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...], line: int

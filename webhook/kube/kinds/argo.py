@@ -1,8 +1,7 @@
-"""Argo: Workflows at their peak of devices, and Rollouts.
+"""Argo: Workflows by the sum of their steps, and Rollouts.
 
-A workflow runs many pods over time. The pods at its peak are counted: of steps the group with the most devices, of a
-DAG the independent tasks with the most devices, limited by `parallelism`. Conditions (`when`) count as true. Pods of
-other templates run at other times and are checked one by one; pods without devices are ignored.
+A workflow runs many pods over time. All steps and tasks count, as if none waited for another, as far as `parallelism`
+lets them run at once: so many pods run at most. Conditions (`when`) count as true; pods without devices are ignored.
 """
 
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from webhook.kube.kinds.kind_row import PROGRESS, REPLICA_SET, PodsFound, ReadCo
 from webhook.kube.kinds.kubernetes import overlapping, rolling_surge, suspended
 from webhook.kube.kinds.model import (
     MAX_PODS,
+    ONE,
     Budget,
     ControllerKind,
     Count,
@@ -31,11 +31,8 @@ from webhook.kube.kinds.model import (
 from webhook.kube.kinds.workflow_pods import (
     Settings,
     Task,
-    before,
-    bits,
     devices_of,
     has_pod,
-    heaviest,
     instances,
     pod_of,
     tasks_of,
@@ -51,14 +48,6 @@ _ASSUMED_PODS: Final = 1000
 """The number of pods assumed for a task of unknown count when tasks are compared."""
 
 _Counts = Mapping[str, Count]
-_NOTHING: Final[_Counts] = {}
-
-
-class _Peak(NamedTuple):
-    """The pods at a template's peak, by template name; `daemons` continue to run after it has ended."""
-
-    counts: _Counts = _NOTHING
-    daemons: _Counts = _NOTHING
 
 
 class _Library(NamedTuple):
@@ -69,16 +58,10 @@ class _Library(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A step or task, the peak of one instance of what it calls, and how many of them run at once."""
+    """A step or task: the most pods of one instance of what it calls, and how many instances there are."""
 
-    task: Task
-    peak: _Peak
+    counts: _Counts
     number: Count
-
-    @property
-    def counts(self) -> _Counts:
-        """The pods of one instance at its peak."""
-        return self.peak.counts
 
 
 class _UnknownError(Exception):
@@ -112,20 +95,15 @@ def rollout(document: Json, context: ReadContext) -> PodsFound:
 def _workflow(spec: Json, context: ReadContext, warnings: tuple[str, ...]) -> PodsFound:
     try:
         run = _Run.of(spec, context)
-        peak = run.peak()
+        most = run.most()
     except _UnknownError as unknown:
         return PodsFound((unknown_pods(str(unknown)),), warnings)
-    with_devices = {name: pod for name, pod in run.pods.items() if run.devices[name]}
-    with_devices = with_devices or dict(list(run.pods.items())[:1])
-    if not with_devices:
+    if not run.pods:
         return PodsFound((), (*warnings, "it runs no pods of its own"))
-    now = {name: count for name, count in peak.items() if name in with_devices and count.number != 0}
-    later = tuple(Pods(name, Count(1), pod) for name, pod in with_devices.items() if name not in now)
-    if later and now:
-        others = ", ".join(pods.role for pods in later)
-        warnings += (f"the pods with the most devices at one time are counted; pods of {others} run at other times",)
-    at_once = tuple(Pods(name, count, with_devices[name]) for name, count in now.items())
-    return PodsFound(at_once or later, warnings, later if at_once else ())
+    names = [name for name in most if run.devices[name] and most[name].number != 0] or [next(iter(run.pods))]
+    counts = {name: most.get(name, ONE) if run.devices[name] else ONE for name in names}
+    pods = tuple(Pods(name, count, run.pods[name]) for name, count in counts.items())
+    return PodsFound(pods, warnings, is_at_most=[count.number for count in counts.values()] != [1])
 
 
 @dataclass(slots=True)
@@ -137,7 +115,7 @@ class _Run:
     limit: Count
     pods: dict[str, Json] = field(default_factory=dict)
     devices: dict[str, int] = field(default_factory=dict)
-    _peaks: dict[str, _Peak | None] = field(default_factory=dict)
+    _most: dict[str, _Counts | None] = field(default_factory=dict)
     _libraries: dict[tuple[str, bool], _Library] = field(default_factory=dict)
 
     @classmethod
@@ -153,31 +131,31 @@ class _Run:
     def _budget(self) -> Budget:
         return self.context.budget
 
-    def peak(self) -> _Counts:
-        """Return the pods at the peak of the entrypoint or of the exit handler."""
+    def most(self) -> _Counts:
+        """Return the most pods of the entrypoint and of the exit handler, which runs after it."""
         spec = self.settings.spec
         library = _Library("", _by_name(spec))
-        peaks = [
-            self._template(text(spec.get(entry)), library, depth=0).counts
+        found = [
+            self._template(text(spec.get(entry)), library, depth=0)
             for entry in ("entrypoint", "onExit")
             if spec.get(entry) or entry == "entrypoint"
         ]
-        return self._capped(max(peaks, key=self._weight))
+        return self._capped(self._sum(found))
 
-    def _template(self, name: str, library: _Library, *, depth: int) -> _Peak:
+    def _template(self, name: str, library: _Library, *, depth: int) -> _Counts:
         key = f"{library.prefix}{name}"
         self._budget.write(len(key))
         if name not in library.templates:
             raise _UnknownError(f"its template {key or 'without a name'} was not provided: add it to the input")
-        if key not in self._peaks:
-            self._peaks[key] = None  # until it is read: a call in the meantime is a recursion
-            self._peaks[key] = self._read(key, library.templates[name], library, depth=depth)
-        known = self._peaks[key]
+        if key not in self._most:
+            self._most[key] = None  # until it is read: a call in the meantime is a recursion
+            self._most[key] = self._read(key, library.templates[name], library, depth=depth)
+        known = self._most[key]
         if known is None:
             raise _UnknownError(f"its template {key} calls itself an unknown number of times")
         return known
 
-    def _read(self, key: str, template: Json, library: _Library, *, depth: int) -> _Peak:
+    def _read(self, key: str, template: Json, library: _Library, *, depth: int) -> _Counts:
         if depth > _MAX_DEPTH:
             raise _UnknownError(f"its templates call each other more than {_MAX_DEPTH} deep")
         defaults = mapping(self.settings.spec.get("templateDefaults"))
@@ -188,30 +166,28 @@ class _Run:
         if amounts_in(text(mapping(template.get("resource")).get("manifest")), self._budget):
             raise _UnknownError(f"template {key} creates an object that asks for GPUs: it is judged when it is created")
         limit = count_at(template, "parallelism", default=MAX_PODS, named=f"parallelism of template {key}")
-        calls = [[self._called(task, key, library, depth=depth) for task in group] for group in tasks_of(template)]
-        return self._graph(calls, limit) if isinstance(template.get("dag"), Mapping) else self._steps(calls, limit)
+        return self._together([self._called(task, key, library, depth=depth) for task in tasks_of(template)], limit)
 
-    def _pod(self, key: str, template: Json) -> _Peak:
+    def _pod(self, key: str, template: Json) -> _Counts:
         pod = pod_of(template, self.settings, self._budget)
         if isinstance(pod, str):
             raise _UnknownError(f"template {key}: {pod}")
         self.pods[key], self.devices[key] = pod, devices_of(pod)
-        one = {key: Count(1)}
-        return _Peak(one, one if template.get("daemon") is True else _NOTHING)
+        return {key: ONE}
 
     def _called(self, task: Task, key: str, library: _Library, *, depth: int) -> _Call:
-        """Return a step or task with the peak of one instance of what it calls."""
+        """Return a step or task with the most pods of one instance of what it calls."""
         self._budget.step(_CALL_STEPS)
         number = instances(task, self.settings.parameters, self._budget)
         if task.inline:
             inline = f"{key}/{task.name}"
             self._budget.write(len(inline))
-            peak = self._read(inline, task.inline, library, depth=depth + 1)
+            counts = self._read(inline, task.inline, library, depth=depth + 1)
         elif task.ref:
-            peak = self._template(text(task.ref.get("template")), self._library(task.ref), depth=depth + 1)
+            counts = self._template(text(task.ref.get("template")), self._library(task.ref), depth=depth + 1)
         else:
-            peak = self._template(task.template, library, depth=depth + 1)
-        return _Call(task, peak, number)
+            counts = self._template(task.template, library, depth=depth + 1)
+        return _Call(counts, number)
 
     def _library(self, ref: Json) -> _Library:
         """Return the templates of the WorkflowTemplate that a reference names."""
@@ -220,39 +196,18 @@ class _Run:
             self._libraries[key] = _Library(f"{name}/", _by_name(_stored(ref, self.context)))
         return self._libraries[key]
 
-    def _steps(self, groups: list[list[_Call]], limit: Count) -> _Peak:
-        """Return the group with the most devices, plus the daemons of earlier groups, which end with the template."""
-        best, daemons = _NOTHING, _NOTHING
-        for group in groups:
-            now = self._sum([daemons, *self._together(group, limit)])
-            best = max(best, now, key=self._weight)
-            daemons = self._sum([daemons, *(self._times(call.peak.daemons, call.number) for call in group)])
-        return _Peak(best)
-
-    def _graph(self, groups: list[list[_Call]], limit: Count) -> _Peak:
-        """Return the independent tasks with the most devices; a daemon's successors start once it is ready."""
-        calls = [call for group in groups for call in group]
-        order = before([call.task for call in calls], self._budget)
-        heavy = [index for index, call in enumerate(calls) if self._weight(call.counts)]
-        heavy.sort(key=lambda index: -order[index].bit_count())  # the last tasks first
-        places = {index: at for at, index in enumerate(heavy)}
-        counted = sum(1 << index for index in heavy if not calls[index].peak.daemons)
-        weights = [self._weight(self._times(calls[index].counts, calls[index].number)) for index in heavy]
-        waits = [sum(1 << places[other] for other in bits(order[index] & counted, self._budget)) for index in heavy]
-        most = heaviest(weights, waits, self._budget)
-        return _Peak(self._sum(self._together([calls[index] for index in sorted(heavy[at] for at in most)], limit)))
-
-    def _together(self, group: list[_Call], limit: Count) -> list[_Counts]:
-        """Return the pods that run at once in a group: at most `limit` calls, those with the most devices first."""
+    def _together(self, calls: list[_Call], limit: Count) -> _Counts:
+        """Return the pods of at most `limit` calls at once, those with the most devices first."""
         found, left = [], limit
-        self._budget.step(_CALL_STEPS * len(group) if limit.number != MAX_PODS else len(group))
-        for call in sorted(group, key=lambda call: -self._weight(call.counts)):
+        is_limited = limit.number != MAX_PODS
+        self._budget.step(_CALL_STEPS * len(calls) if is_limited else len(calls))
+        for call in sorted(calls, key=lambda call: -self._weight(call.counts)) if is_limited else calls:
             number = call.number
-            if left.number != MAX_PODS:
+            if is_limited:
                 number = left if number.number is None else number.at_most(left)
                 left = left.without(number.number or 0)
             found.append(self._times(call.counts, number))
-        return found
+        return self._sum(found)
 
     def _weight(self, counts: _Counts) -> int:
         """Return the number of devices of these pods, limited by the workflow's parallelism."""
@@ -318,7 +273,8 @@ ROWS: Final = (
     Row(
         WorkloadKind("argoproj.io", "Workflow", "workflows"),
         _ALPHA,
-        "[the moment with the most devices](#argo-workflows); a WorkflowTemplate that it names must be given too",
+        "[at most all of its steps](#workflows), as `parallelism` allows; a WorkflowTemplate that it names must be "
+        "given too",
         workflow,
         labels={"workflows.argoproj.io/workflow": "{name}"},
         deadline="spec.activeDeadlineSeconds",

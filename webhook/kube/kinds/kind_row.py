@@ -295,12 +295,13 @@ class ReadContext(NamedTuple):
 class PodsFound(NamedTuple):
     """The pods of an object, and warnings about their count.
 
-    `later` are pods that run at other times. `parts` are objects that it creates, which are read by their own kind.
+    `is_at_most`: they may run at different times, and no more of them at once. `parts` are objects that it creates,
+    which are read by their own kind.
     """
 
     pods: tuple[Pods, ...]
     warnings: tuple[str, ...] = ()
-    later: tuple[Pods, ...] = ()
+    is_at_most: bool = False
     parts: tuple[Json, ...] = ()
 
 

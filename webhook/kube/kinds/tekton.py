@@ -13,7 +13,6 @@ _TASK_RUN: Final = ControllerKind("tekton.dev/v1", "TaskRun")
 _COPIED: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "priorityClassName", "volumes")
 _STEPS: Final = 20
 """The cost of reading one task."""
-_OVER_TIME: Final = "its tasks run over time: how many run at once is not known, and each is judged by itself"
 
 
 def task_run(document: Json, context: ReadContext) -> PodsFound:
@@ -26,7 +25,7 @@ def task_run(document: Json, context: ReadContext) -> PodsFound:
 
 
 def pipeline_run(document: Json, context: ReadContext) -> PodsFound:
-    """Read a PipelineRun: its tasks with devices are judged one by one, and their number at once is unknown."""
+    """Read a PipelineRun: at most all of its tasks with devices run at once."""
     spec = mapping(document.get("spec"))
     pipeline = _referred(spec, "pipelineSpec", "pipelineRef", "Pipeline", context)
     if isinstance(pipeline, str):
@@ -41,7 +40,7 @@ def pipeline_run(document: Json, context: ReadContext) -> PodsFound:
         found.append(Pods(role, ONE, _pod(task, run, settings, context)))
     with_devices = tuple(pods for pods in found if devices_of(pods.template))
     if with_devices:
-        return PodsFound((unknown_pods(_OVER_TIME),), later=with_devices)
+        return PodsFound(with_devices, is_at_most=len(with_devices) > 1)
     return PodsFound(tuple(found[:1]), () if found else ("it has no tasks",))
 
 
@@ -120,7 +119,7 @@ ROWS: Final = (
     Row(
         WorkloadKind("tekton.dev", "PipelineRun", "pipelineruns"),
         _VERSIONS,
-        "unknown if tasks have devices, each of which is judged by itself; its Pipeline and Tasks must be given too",
+        "[at most all of its tasks](#workflows) that have devices; its Pipeline and Tasks must be given too",
         pipeline_run,
         _TASK_RUN,
         {**_LABELS, "tekton.dev/pipelineRun": "{name}"},

@@ -1,130 +1,14 @@
-"""The pods of an Argo workflow: templates, tasks, and which run at once.
+"""The pods of an Argo workflow: the pod of one template, and the steps and tasks that call templates.
 
-The heaviest antichain of a task graph: the tasks of largest total weight that may all run at the same time.
+Of a pod there are its containers, the workflow's settings for all pods, and parameter values.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.kube.kinds.model import ONE, Budget, Count, Json, count_at, digits, listed, mapping, scalar, shown, text
 from webhook.kube.objects.bounds import shortened
-
-
-def heaviest(weights: Sequence[int], before: Sequence[int], budget: Budget) -> set[int]:
-    """Return the set of tasks with the largest total weight in which no task depends on another.
-
-    `before[i]` has a bit for each task that must end before task i starts, directly or transitively; tasks without
-    weight are never chosen. By Dilworth's theorem a minimum cut of the flow from tasks to later tasks gives the set.
-    It takes the fewest steps if each task has a smaller number than those before it.
-    """
-    size = len(weights)
-    after = _reversed(before, budget)
-    left, room = list(weights), list(weights)  # remaining outgoing and incoming capacity of each task
-    flow: list[dict[int, int]] = [{} for _ in range(size)]  # of each later task: the flows from tasks, none is 0
-    _fill(after, left, room, flow, budget)
-    while True:
-        reached, parents, end = _search(after, left, room, flow, budget)
-        if end is None:
-            tasks, laters = reached
-            return {task for task in range(size) if weights[task] and tasks >> task & 1 and not laters >> task & 1}
-        path = _path(end, parents)
-        amount = min([left[path[0][0]], room[end], *(flow[later][task] for later, task in _back(path))])
-        left[path[0][0]] -= amount
-        room[end] -= amount
-        for task, later in path:
-            flow[later][task] = flow[later].get(task, 0) + amount
-        for later, task in _back(path):
-            flow[later][task] -= amount
-            if not flow[later][task]:
-                del flow[later][task]
-
-
-def _fill(
-    after: Sequence[int], left: list[int], room: list[int], flow: Sequence[dict[int, int]], budget: Budget
-) -> None:
-    """Add what flows directly from each task to later ones, the largest number first, so that few paths remain."""
-    has_room = sum(1 << later for later, amount in enumerate(room) if amount)
-    for task, tasks in enumerate(after):
-        for later in bits(tasks & has_room, budget):
-            if not left[task]:
-                break
-            amount = min(left[task], room[later])
-            flow[later][task] = amount
-            left[task] -= amount
-            room[later] -= amount
-            if not room[later]:
-                has_room ^= 1 << later
-
-
-def _reversed(before: Sequence[int], budget: Budget) -> list[int]:
-    """Return for each task the bit set of those that it comes before."""
-    after = [0] * len(before)
-    for later, tasks in enumerate(before):
-        bit = 1 << later
-        for task in bits(tasks, budget):
-            after[task] |= bit
-    return after
-
-
-def bits(numbers: int, budget: Budget) -> Iterator[int]:
-    """Yield the numbers of a bit set, the largest first."""
-    cost = 1 + (numbers.bit_length() >> 11)  # what an operation on so long a number takes
-    while numbers:
-        budget.step(cost)
-        number = numbers.bit_length() - 1
-        numbers ^= 1 << number
-        yield number
-
-
-_Parents = tuple[dict[int, int], dict[int, int]]
-
-
-def _search(
-    after: Sequence[int], left: Sequence[int], room: Sequence[int], flow: Sequence[dict[int, int]], budget: Budget
-) -> tuple[tuple[int, int], _Parents, int | None]:
-    """Search an augmenting path: returns the nodes reached on either side, their parents, and the path's end."""
-    waiting = [task for task in range(len(left)) if left[task]]
-    budget.step(len(left))
-    tasks = sum(1 << task for task in waiting)
-    laters = 0
-    of_task: dict[int, int] = {}  # the later task from which a task was reached, back along a flow
-    of_later: dict[int, int] = {}
-    while waiting:
-        task = waiting.pop()
-        found = after[task] & ~laters
-        laters |= found
-        budget.step(1 + (found.bit_length() >> 11))
-        for later in bits(found, budget):
-            of_later[later] = task
-            if room[later]:
-                return (tasks, laters), (of_task, of_later), later
-            budget.step(len(flow[later]))
-            for source in flow[later]:
-                if not tasks >> source & 1:
-                    tasks |= 1 << source
-                    of_task[source] = later
-                    waiting.append(source)
-    return (tasks, laters), (of_task, of_later), None
-
-
-def _path(end: int, parents: _Parents) -> list[tuple[int, int]]:
-    """Return the forward edges of an augmenting path, from its first task on."""
-    of_task, of_later = parents
-    steps = [(of_later[end], end)]
-    while (back := of_task.get(steps[-1][0])) is not None:
-        steps.append((of_later[back], back))
-    return steps[::-1]
-
-
-def _back(path: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the flows that a path reduces: from the end of each edge to the task of the next."""
-    return [(later, task) for (_, later), (task, _) in pairwise(path)]
-
-
-# The pod of one Argo template: its containers, the workflow's settings for all pods, and parameter values.
-
 
 _POD_FIELDS: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "priorityClassName")
 _MAIN: Final = "main"
@@ -291,11 +175,10 @@ def _first_unset(value: object) -> str | None:
     return next((found for item in items if (found := _first_unset(item)) is not None), None)
 
 
-# Steps and tasks of Argo templates: what they call, how often, and their dependencies.
+# Steps and tasks of Argo templates: what they call, and how often.
 
 
 _SEQUENCE_DIGITS: Final = 9
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Task(NamedTuple):
@@ -315,14 +198,10 @@ class Task(NamedTuple):
         return cls(*names, mapping(given.get("templateRef")), mapping(given.get("inline")), given)
 
 
-def tasks_of(template: Json) -> Iterator[list[Task]]:
-    """Yield the groups of a template's steps, one after another; all tasks of a DAG are one group."""
-    dag = template.get("dag")
-    if isinstance(dag, Mapping):
-        yield [Task.of(each) for each in listed(dag.get("tasks"))]
-        return
-    for group in listed(template.get("steps")):
-        yield [Task.of(each) for each in (group if isinstance(group, list) else listed(mapping(group).get("steps")))]
+def tasks_of(template: Json) -> Iterator[Task]:
+    """Yield all steps of a template, or all tasks of its DAG, whenever they run."""
+    for group in (mapping(template.get("dag")).get("tasks"), *listed(template.get("steps"))):
+        yield from map(Task.of, group if isinstance(group, list) else listed(mapping(group).get("steps")))
 
 
 def instances(task: Task, parameters: Mapping[str, str], budget: Budget) -> Count:
@@ -337,46 +216,6 @@ def instances(task: Task, parameters: Mapping[str, str], budget: Budget) -> Coun
         named = shortened(items) if isinstance(items, str) else shown(items)
         return Count(None, f"step {task.name} runs once for each item of {named}, known only when it runs")
     return ONE
-
-
-def before(tasks: Sequence[Task], budget: Budget) -> list[int]:
-    """Return for each task of a DAG a bit set of the tasks that must end before it starts, transitively."""
-    numbers = {task.name: number for number, task in enumerate(tasks)}
-    direct = [_direct(task, numbers, budget) for task in tasks]
-    found: list[int | None] = [None] * len(tasks)
-    visiting: set[int] = set()  # in a cycle, which Argo refuses, the last task counts as the first
-    cost = 1 + (len(tasks) >> 11)  # of an operation on a bit set
-    for start in range(len(tasks)):
-        stack = [(start, iter(direct[start]))] if found[start] is None else []
-        while stack:
-            task, others = stack[-1]
-            visiting.add(task)
-            first = next((other for other in others if found[other] is None and other not in visiting), None)
-            if first is not None:
-                stack.append((first, iter(direct[first])))
-                continue
-            budget.step(cost * (1 + len(direct[task])))
-            total = 0
-            for other in direct[task]:
-                total |= (found[other] or 0) | 1 << other
-            budget.write(total.bit_length() >> 3)
-            found[task] = total
-            visiting.discard(task)
-            stack.pop()
-    return [each or 0 for each in found]
-
-
-def _direct(task: Task, numbers: Mapping[str, int], budget: Budget) -> list[int]:
-    """Return the direct dependencies of a task: a list, or an expression such as `a && (b.Succeeded || c)`."""
-    found: dict[int, None] = {}
-    for each in listed(task.given.get("dependencies")):
-        if (name := text(each)) in numbers:
-            found[numbers[name]] = None
-    for match in _NAME.finditer(text(task.given.get("depends"))):
-        budget.step(2)
-        if match[0] in numbers:
-            found[numbers[match[0]]] = None
-    return list(found)
 
 
 def _sequence(name: str, sequence: Json) -> Count:

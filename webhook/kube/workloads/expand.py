@@ -168,7 +168,7 @@ def _expanded(
     context = ReadContext(api_version, text(metadata.get("namespace")) or namespace, name, related, budget)
     found = _read(marked(document, budget), row, context)
     parts = tuple(islice(_of_parts(found.parts, context, kinds), bounds.POD_SETS + 1))
-    if len(found.pods) + len(found.later) + len(parts) > bounds.POD_SETS:
+    if len(found.pods) + len(parts) > bounds.POD_SETS:
         return Unknown(f"it creates more than {bounds.POD_SETS} groups of pods: they are checked one by one")
     sets = (*(_pod_set(pods, row, context) for pods in found.pods), *parts)
     if not sets and not found.warnings:
@@ -185,7 +185,6 @@ def _expanded(
             (why,),
             is_elsewhere=True,
         )
-    later = tuple(_pod_set(pods, row, context) for pods in found.later)
     return Workload(
         api_version,
         kind,
@@ -194,7 +193,7 @@ def _expanded(
         sets,
         row.kind.is_gang,
         tuple(map(shortened, found.warnings)) + _misplaced(document, sets, budget),
-        later,
+        found.is_at_most,
         eviction_effect(document, row, budget),
         running_deadline(document, row.deadline),
         row.surge(document, sets[0].count) if row.surge is not None and sets and sets[0].count else None,
@@ -382,12 +381,14 @@ def judge(workload: Workload, requester: Requester, world: World, budget: Budget
     than the budget.
     """
     try:
-        now = _parts(workload.pod_sets, workload, world, budget)
-        later = [_parts((pod_set,), workload, world, budget) for pod_set in workload.later]
+        together = (
+            [(replace(pods, count=1),) for pods in workload.pod_sets] if workload.is_at_most else [workload.pod_sets]
+        )
+        times = [_parts(pod_sets, workload, world, budget) for pod_sets in together]
     except BudgetSpentError:
         return (NOT_JUDGED,)
     found: list[Reason] = []
-    for parts in (now, *later):
+    for parts in times:
         found += _judged(parts, workload, requester, world)
     return tuple(dict.fromkeys(found))
 
