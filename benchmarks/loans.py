@@ -32,6 +32,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from benchmarks.foreign_trace import own_table
 from benchmarks.loans_parts.helios import rows
 from benchmarks.loans_parts.holds import Holds, held_back
 from benchmarks.loans_parts.knowledge import LearnedReturns, TrueReturns, gpus_of, learned_run_times, true_run_times
@@ -108,9 +109,9 @@ def load_of(options: argparse.Namespace, seed: int) -> Load:
         drawn = rows({name: part * gpus for name, part in asked.items()}, days=options.days, seed=seed)
         return Load(nodes, drawn, options.settled * 86_400, weights, is_shared=False)
     with options.nodes.open(newline="") as file:
-        nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
+        nodes = read_nodes(own_table(file), name=str(options.nodes))[:: options.every]
     with options.trace.open(newline="") as file:
-        found = read_trace(file, name=str(options.trace)).rows
+        found = read_trace(own_table(file), name=str(options.trace)).rows
     models = {node.model for node in nodes}
     usable = [row for row in found if row.gpus and (not row.models or models & set(row.models))]
     return Load(nodes, usable, options.settled * 86_400, weights, is_shared=True)
@@ -228,7 +229,7 @@ def main() -> None:
     parser.add_argument("--borrowers", type=float, default=0.25, help="part that borrowers ask for (default 0.25)")
     parser.add_argument("--checkpoint", type=int, default=0, help="seconds between checkpoints (default 0: none)")
     parser.add_argument("--patience", type=int, default=24, help="hours for which a task is held at most (default 24)")
-    parser.add_argument("--trace", type=Path, help="tasks with times, as `fairgate simulate` reads them")
+    parser.add_argument("--trace", type=Path, help="tasks with times, of openb")
     parser.add_argument("--nodes", type=Path, help="nodes of the trace")
     parser.add_argument("--every", type=int, default=120, help="use every so manieth node of the table (default 120)")
     options = parser.parse_args()

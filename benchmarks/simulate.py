@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from foreign_trace import own_table
+
 from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, Policy, Share, Team
 from webhook.core.world.world import World
@@ -40,9 +42,9 @@ def simulation_of(
     `change` makes other tasks of those that were read.
     """
     with options.nodes.open(newline="") as file:
-        nodes = read_nodes(file, name=str(options.nodes))[:: options.every]
+        nodes = read_nodes(own_table(file), name=str(options.nodes))[:: options.every]
     with options.trace.open(newline="") as file:
-        rows = read_trace(file, name=str(options.trace)).rows
+        rows = read_trace(own_table(file), name=str(options.trace)).rows
     models = {node.model for node in nodes}
     rows = [row for row in rows if not row.models or models & set(row.models)]
     world = World(with_shares(policy_of(sum(node.gpus for node in nodes))))
@@ -77,8 +79,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", type=Path, required=True, help="tasks with times, as `fairgate simulate` reads them")
-    parser.add_argument("--nodes", type=Path, required=True, help="nodes, as `fairgate simulate` reads them")
+    parser.add_argument("--trace", type=Path, required=True, help="tasks with times, of openb")
+    parser.add_argument("--nodes", type=Path, required=True, help="nodes, of openb")
     parser.add_argument("--every", type=int, default=1, help="use every so manieth node (default all)")
     print(json.dumps(run(parser.parse_args()), indent=2))
 

@@ -10,8 +10,11 @@ LOOKS = {
     "a phone in the dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
     "a desk": {"viewport": {"width": 1440, "height": 900}},
 }
+FONT = 9 * 96 / 72
+"""Pixels of the size of the font of a plot in its own size."""
+
 SMALLEST = 10
-"""Pixels of the height of a letter that can be read."""
+"""Pixels of the size of a font that can be read."""
 
 
 @pytest.fixture
@@ -31,10 +34,8 @@ def opened(tmp_path, window):
 def test_the_report_fits_is_large_enough_and_keeps_the_rules_of_axe(opened, look):
     page = opened(**LOOKS[look])
     assert page.evaluate("document.documentElement.scrollWidth") <= LOOKS[look]["viewport"]["width"]
-    heights = page.evaluate(
-        "[...document.querySelectorAll('svg text')].map(each => each.getBoundingClientRect().height)"
-    )
-    assert min(heights) >= SMALLEST
+    widths = page.evaluate("[...document.images].map(each => [each.naturalWidth, each.getBoundingClientRect().width])")
+    assert all(shown / drawn * FONT >= SMALLEST for drawn, shown in widths)
     found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     assert [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found] == []
 

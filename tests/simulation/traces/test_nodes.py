@@ -9,12 +9,8 @@ def read(*lines):
     return read_nodes([f"{line}\n" for line in lines], name="n.csv")
 
 
-def test_openbs_nodes():
-    assert read("sn,cpu_milli,memory_mib,gpu,model", "a,64000,1024,2,P100") == [NodeRow("a", 2, "P100", 64000, 1 << 30)]
-
-
 def test_equal_nodes_in_one_row():
-    found = read("name,gpus,model,cpu,memory,count", "h100,8,H100,96,1073741824,2", "cpu,0,,,,")
+    found = read("name,gpus,model,cpu,memory,count", "h100,8,H100,96,1Gi,2", "cpu,0,,,,")
     assert found[:2] == [NodeRow(f"h100-0000{n}", 8, "H100", 96_000, 1 << 30) for n in range(2)]
     assert (found[2].name, found[2].gpus, found[2].cpu) == ("cpu", 0, 128_000)
 

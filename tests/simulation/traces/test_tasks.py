@@ -1,4 +1,4 @@
-"""From rows to pods: teams and namespaces, gangs, jobs over several nodes, models, parts of GPUs."""
+"""From rows to pods: teams and namespaces, gangs, models, parts of GPUs."""
 
 from dataclasses import replace
 
@@ -54,12 +54,6 @@ def test_pods_of_one_row_and_rows_of_one_gang_start_together():
     ]
     assert len({each.pod.gang.id for each in found}) == 2
     assert all(each.pod.gang.is_requested for each in found)
-
-
-def test_a_job_that_is_larger_than_a_node_becomes_a_gang_of_equal_pods():
-    found = tasks(row(18, is_job=True))
-    assert [each.pod.demand.gpus // ONE_GPU for each in found] == [6, 6, 6]
-    assert {each.pod.gang.size for each in found} == {3}
 
 
 def test_rows_without_a_team_are_dealt_by_guaranteed_share_and_seed():

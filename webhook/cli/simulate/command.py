@@ -87,8 +87,7 @@ class Options(WorldOptions):
     )
     trace: Path | None = path_option(
         "--trace",
-        help="Tasks (CSV): Fairgate's own columns, openb's or Helios's; Philly's cluster_job_log; or a history of "
-        "replay.",
+        help="Tasks: a table (CSV) with the columns gpus, created, seconds; or a history of replay.",
     )
     load: float | None = option(
         "--load",
@@ -167,10 +166,13 @@ class Options(WorldOptions):
         default=Layout.TABLE.value,
     )
     report: Path | None = path_option(
-        "--report", help="Also write plots and tables to one HTML file that loads nothing else."
+        "--report",
+        help="Also write tables, and plots with the extra fairgate[plots], to one HTML file that loads nothing else.",
     )
     csv: Path | None = path_option(
-        "--csv", metavar="DIR", help="Also write tables and samples as CSV, and plots as SVG, into this folder."
+        "--csv",
+        metavar="DIR",
+        help="Also write tables and samples as CSV, and plots as SVG with that extra, into this folder.",
     )
 
     def check(self) -> None:
@@ -216,7 +218,7 @@ def simulate(options: Options) -> None:
 
     It says how long jobs wait (50, 90 and 99 percent of them at most so long), how many GPUs are in use, how fragmented
     the free ones are, what is evicted, and how much work that loses. The world is a file of `fairgate world`, a live
-    cluster, a table of nodes (CSV: name, gpus, model, cpu, memory, count, or openb's columns), or a history.
+    cluster, a table of nodes (CSV: name, gpus, model, cpu, memory, count), or a history.
 
     The same inputs and seed give the same result. What is left out: the time in which pods start and end, failures of
     nodes and pods, and autoscalers.

@@ -28,7 +28,7 @@ from webhook.kube.world_file.world_file import parse_objects
 from webhook.policy.watch import load
 from webhook.server.settings import FileWorld
 from webhook.simulation.traces.formats import MAX_SECONDS, NodeRow, Row, TraceError, nodes_of, read_nodes, with_shares
-from webhook.simulation.traces.load import read_philly, read_trace
+from webhook.simulation.traces.load import read_trace
 
 _MAGIC: Final = b"SQLite"
 _WHOLE: Final = 1000
@@ -233,12 +233,7 @@ def read_trace_input(options: Options, policies: Sequence[NamedPolicy]) -> Trace
     if is_history(options.trace):
         return read_history(options.trace, otherwise=policies[0].policy)
     with opened(options.trace) as file:
-        first = file.read(1)
-        file.seek(0)
-        if first in ("[", "{"):
-            found = read_philly(file.read(), name=str(options.trace))
-        else:
-            found = read_trace(file, name=str(options.trace), needs_times=options.load is None)
+        found = read_trace(file, name=str(options.trace), needs_times=options.load is None)
     return TraceInput(found.rows, left_out=found.left_out)
 
 

@@ -4,6 +4,7 @@ The report of `fairgate simulate`: one HTML page with plots and tables. It loads
 """
 
 import csv
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from webhook.cli.options import Layout, columns, is_colored, shows_progress
 from webhook.cli.output import make_folder, to_json, wait_text, write_file
 from webhook.cli.simulate.command import Options
 from webhook.cli.simulate.inputs import NamedPolicy, TraceInput, Worlds, read_policies, read_trace_input
-from webhook.cli.simulate.plots import SERIES, Plot, bar_plot, curves_of, line_plot
+from webhook.cli.simulate.plots import MISSING, Plot, bar_plot, can_draw, curves_of, line_plot
 from webhook.cli.simulate.results import (
     COLUMNS,
     GroupReport,
@@ -45,24 +46,22 @@ from webhook.simulation.summary import Interval
 from webhook.simulation.traces.load import shares_of
 
 _HOUR: Final = 3600
-_DARK: Final = ("#56a8e0", "#f0883e", "#3fc79a", "#e39bc4", "#f0b429", "#8fd0f5")
-_CSS: Final = f"""
-:root {{ --text: #1f2328; --back: #fff; --grid: #d8dee4; {"".join(f"--line-{n}: {c};" for n, c in enumerate(SERIES))} }}
-@media (prefers-color-scheme: dark) {{ :root {{ --text: #e6edf3; --back: #0d1117; --grid: #30363d;
-{"".join(f"--line-{n}: {c};" for n, c in enumerate(_DARK))} }} }}
-body {{ color: var(--text); background: var(--back); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
-max-width: 72rem; padding: 0 1rem; }}
-h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.15rem; margin: 2rem 0 .5rem; overflow-wrap: anywhere; }}
-p, dd {{ overflow-wrap: anywhere; }} dt {{ font-weight: bold; }} dd {{ margin: 0 0 .4rem; }}
-.plots {{ display: grid; gap: 1rem 2rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); }}
-figure {{ margin: 0; min-width: 0; }} svg {{ width: 100%; height: auto; }}
-table {{ border-collapse: collapse; margin: .5rem 0; }}
-.wide {{ overflow-x: auto; }}
-td, th {{ border-bottom: 1px solid var(--grid); padding: .2rem .6rem; text-align: right; white-space: nowrap; }}
-td:first-child, th:first-child {{ text-align: left; position: sticky; left: 0; background: var(--back); }}
-@media (max-width: 40rem) {{ body {{ margin: 1rem auto; }} }}
-thead th {{ white-space: normal; vertical-align: bottom; }}
-summary {{ cursor: pointer; }}
+_CSS: Final = """
+:root { --text: #1f2328; --back: #fff; --grid: #d8dee4; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --back: #0d1117; --grid: #30363d; } }
+body { color: var(--text); background: var(--back); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
+max-width: 72rem; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; overflow-wrap: anywhere; }
+p, dd { overflow-wrap: anywhere; } dt { font-weight: bold; } dd { margin: 0 0 .4rem; }
+.plots { display: grid; gap: 1rem 2rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); }
+figure { margin: 0; min-width: 0; } img { background: #fff; width: 100%; height: auto; }
+table { border-collapse: collapse; margin: .5rem 0; }
+.wide { overflow-x: auto; }
+td, th { border-bottom: 1px solid var(--grid); padding: .2rem .6rem; text-align: right; white-space: nowrap; }
+td:first-child, th:first-child { text-align: left; position: sticky; left: 0; background: var(--back); }
+@media (max-width: 40rem) { body { margin: 1rem auto; } }
+thead th { white-space: normal; vertical-align: bottom; }
+summary { cursor: pointer; }
 """
 
 
@@ -104,6 +103,7 @@ def to_html(report: SimulationReport, *, source: str, made: str) -> str:
         *_confidence(report),
         *(part for each in report.purchases for part in _purchase(each)),
         "<h2>Plots</h2>",
+        *([] if can_draw() else [f"<p>{_escaped(MISSING)}</p>"]),
         f'<div class="plots">{"".join(map(_figure, plots_of(report)))}</div>',
         *(part for each in report.policies for part in _groups(each)),
     ]
@@ -187,7 +187,17 @@ def _purchase(found: PurchaseReport) -> Iterable[str]:
 
 def _figure(plot: Plot) -> str:
     table = _table(plot.title, plot.head, plot.rows)
-    return f"<figure>{plot.svg}<details><summary>The same as a table</summary>{table}</details></figure>"
+    summary = f"{plot.title}, as a table"
+    return f"<figure>{_image(plot)}<details><summary>{_escaped(summary)}</summary>{table}</details></figure>"
+
+
+def _image(plot: Plot) -> str:
+    """Return the plot as an image inside of the page; nothing where plots cannot be drawn."""
+    if not can_draw():
+        return ""
+    return (
+        f'<img alt="{_escaped(plot.title)}" src="data:image/svg+xml;base64,{b64encode(plot.svg().encode()).decode()}">'
+    )
 
 
 def _table(label: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -215,7 +225,8 @@ def write_outputs(
     if folder is not None:
         make_folder(folder)
         files |= {folder / name: text for name, text in _tables(report)}
-        files |= {folder / f"{plot.name}.svg": plot.svg for plot in plots_of(report)}
+        if can_draw():
+            files |= {folder / f"{plot.name}.svg": plot.svg() for plot in plots_of(report)}
     if page is not None:
         files[page] = to_html(report, source=source, made=made)
     for path, text in files.items():
@@ -273,6 +284,8 @@ def run(options: Options) -> None:
         click.echo(to_json(report), nl=False)
     else:
         click.echo(to_table(report, source=source, width=columns(), is_colored=is_colored()), nl=False)
+    if (options.report or options.csv) and not can_draw():
+        click.echo(f"fairgate: without plots: {MISSING}", err=True)
     for path in written:
         click.echo(f"written: {printable(str(path))}", err=is_data)
 

@@ -5,7 +5,7 @@ Reads the cells of a table: numbers within bounds, times and words. What is wron
 
 import csv
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -135,9 +135,8 @@ class Row(NamedTuple):
 
     `created` and `seconds` are in seconds. Either `team` or `namespace` says whose it is; neither: it is dealt out.
     Rows of one `gang` start together, and so do the `pods` of one row if they are several. `models` are GPU models that
-    it may run on, none: any. `cpu` is in thousandths of a core, `memory` in bytes. `is_job`: its GPUs may be on several
-    nodes, so it becomes as many pods as it needs. `pod` is the whole pod, where the trace has it: it is what is decided
-    on, and the amounts beside it only say how large the row is for a load.
+    it may run on, none: any. `cpu` is in thousandths of a core, `memory` in bytes. `pod` is the whole pod, where the
+    trace has it: it is what is decided on, and the amounts beside it only say how large the row is for a load.
     """
 
     line: int
@@ -156,7 +155,6 @@ class Row(NamedTuple):
     gang: str = ""
     priority: int = 0
     tier: Tier | None = None
-    is_job: bool = False
     pod: Pod | None = None
 
 
@@ -171,30 +169,22 @@ class TraceError(InputError):
     """A trace cannot be used: each of `problems` has file, line, what is wrong and what was expected."""
 
 
-# The formats of traces, recognized by their columns: Fairgate's own, openb's (Alibaba), and that of Helios.
+# The columns of a table of tasks.
 
 
-_MIB: Final = 1 << 20
+COLUMNS: Final = ("gpus",)
+"""Columns without which a table is none of tasks."""
+
+TIMES: Final = ("created", "seconds")
+"""Columns that a table needs unless its times are drawn."""
+
 _SUFFIXES: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 _PRIORITY: Final = 2_000_000_000
 _WHOLE: Final = 1000
 
 
-class Format(NamedTuple):
-    """A format: the columns without which it cannot be read, those of times, and how a row is read."""
-
-    name: str
-    columns: tuple[str, ...]
-    times: tuple[str, ...]
-    read: Callable[[Cells, int], Row]
-
-
-def recognized(columns: Collection[str]) -> Format | None:
-    """Return the format that a header is of, by the columns that no other format has; None for another table."""
-    return next((each for each in FORMATS if _MARKS[each.name] <= set(columns)), None)
-
-
-def _plain(cells: Cells, line: int) -> Row:
+def row_of(cells: Cells, line: int) -> Row:
+    """Return the task of one line of a table. What is wrong is among the problems of the cells."""
     tier = cells.text("tier")
     if tier and tier not in TIERS:
         cells.problems.append(f"tier: got {tier[:20]!r}; expected {' or '.join(Tier)}")
@@ -203,95 +193,34 @@ def _plain(cells: Cells, line: int) -> Row:
         cells.text("name") or f"task-{line}",
         cells.number("gpus", most=MAX_GPUS),
         cells.time("created") or 0,
-        cells.number("seconds", most=MAX_SECONDS),
+        cells.number("seconds", most=MAX_SECONDS, default=0),
         pods=cells.number("pods", least=1, most=MAX_MEMBERS, default=1),
         milli=cells.number("gpu_milli", least=1, most=_WHOLE, default=_WHOLE),
         team=cells.text("team"),
         namespace=cells.text("namespace"),
         user=cells.text("user"),
         cpu=cells.thousandths("cpu", most=MAX_AMOUNT, default=0),
-        memory=_memory(cells),
-        models=_words(cells.text("model")),
+        memory=_memory(cells, default=0),
+        models=tuple(word.strip() for word in cells.text("model").split("|") if word.strip()),
         gang=cells.text("gang"),
         priority=cells.number("priority", least=-_PRIORITY, most=_PRIORITY, default=0),
         tier=TIERS.get(tier),
     )
 
 
-def _memory(cells: Cells) -> int:
+def _memory(cells: Cells, *, default: int) -> int:
     """Return bytes; a cell may end with Mi or Gi, as in Kubernetes."""
     text = cells.text("memory")
     unit = _SUFFIXES.get(text[-2:], 1)
     if unit == 1:
-        return cells.number("memory", most=MAX_AMOUNT, default=0)
+        return cells.number("memory", most=MAX_AMOUNT, default=default)
     scaled = Cells({"memory": text[:-2]})
     amount = scaled.number("memory", most=MAX_AMOUNT // unit) * unit
     cells.problems += scaled.problems
     return amount
 
 
-def _openb(cells: Cells, line: int) -> Row:
-    created, begun, ended = (cells.time(each) for each in ("creation_time", "scheduled_time", "deletion_time"))
-    gpus = cells.number("num_gpu", most=MAX_GPUS)
-    return Row(
-        line,
-        cells.text("name") or f"task-{line}",
-        gpus,
-        created or 0,
-        _between(cells, created, begun, ended),
-        milli=cells.number("gpu_milli", least=0, most=_WHOLE) or _WHOLE if gpus else _WHOLE,
-        cpu=cells.number("cpu_milli", most=MAX_AMOUNT, default=0),
-        memory=cells.number("memory_mib", most=MAX_AMOUNT // _MIB, default=0) * _MIB,
-        models=_words(cells.text("gpu_spec")),
-    )
-
-
-def _between(cells: Cells, created: int | None, begun: int | None, ended: int | None) -> int:
-    """Return how long a task ran; its times must not run backwards."""
-    if created is None and begun is None and ended is None:
-        return 0  # a task without times, for a load that draws them
-    if created is None or ended is None:
-        cells.problems.append("creation_time and deletion_time: got nothing; expected times in seconds")
-        return 0
-    begun = created if begun is None else begun
-    if not created <= begun <= ended:
-        cells.problems.append(
-            f"times run backwards: created {created}, scheduled {begun}, deleted {ended}; expected this order"
-        )
-        return 0
-    return ended - begun
-
-
-def _helios(cells: Cells, line: int) -> Row:
-    created, begun, ended = (cells.time(each) for each in ("submit_time", "start_time", "end_time"))
-    seconds = cells.number("duration", most=MAX_SECONDS)
-    if begun is not None and ((created is not None and begun < created) or (ended is not None and ended < begun)):
-        cells.problems.append("times run backwards; expected submit_time, start_time and end_time in this order")
-    return Row(
-        line,
-        cells.text("job_id") or f"job-{line}",
-        cells.number("gpu_num", most=MAX_GPUS),
-        created or 0,
-        seconds,
-        team=cells.text("vc"),
-        user=cells.text("user"),
-        is_job=True,
-    )
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split("|") if word.strip())
-
-
-FORMATS: Final = (
-    Format("openb", ("name", "num_gpu", "gpu_milli"), ("creation_time", "deletion_time"), _openb),
-    Format("Helios", ("job_id", "gpu_num", "duration"), ("submit_time",), _helios),
-    Format("Fairgate", ("gpus", "seconds"), ("created",), _plain),
-)
-_MARKS: Final = {"openb": {"num_gpu"}, "Helios": {"gpu_num"}, "Fairgate": {"gpus"}}
-
-
-# Nodes from a table: openb's list of nodes, or `name,gpus[,model,cpu,memory,count]`.
+# Nodes from a table: `name,gpus[,model,cpu,memory,count]`.
 
 
 MAX_NODES: Final = 100_000
@@ -319,11 +248,12 @@ def read_nodes(lines: Iterable[str], *, name: str) -> list[NodeRow]:
     try:
         columns = [column.strip().lstrip("\ufeff") for column in reader.fieldnames or ()]
         reader.fieldnames = columns
-        if not ({"sn", "gpu"} <= set(columns) or {"name", "gpus"} <= set(columns)):
-            wanted = "name, gpus[, model, cpu, memory, count], or sn, gpu, model, cpu_milli, memory_mib as in openb"
-            raise TraceError(f"{name}:1: not a table of nodes; expected the columns {wanted}")
+        if not {"name", "gpus"} <= set(columns):
+            raise TraceError(
+                f"{name}:1: not a table of nodes; expected the columns name, gpus[, model, cpu, memory, count]"
+            )
         rows = list(_rows(reader, name))
-    except (csv.Error, UnicodeDecodeError) as error:
+    except csv.Error as error:
         raise TraceError(f"{name}:{reader.line_num + 1}: not a table: {error}") from error
     if not any(row.gpus for row in rows):
         raise TraceError(f"{name}: has no node with GPUs")
@@ -348,15 +278,9 @@ def _rows(reader: "csv.DictReader[str]", name: str) -> Iterator[NodeRow]:
 
 
 def _read(cells: Cells) -> Iterator[NodeRow]:
-    if cells.text("sn"):
-        cpu = cells.number("cpu_milli", most=MAX_AMOUNT, default=_CPU)
-        memory = cells.number("memory_mib", most=MAX_AMOUNT // _MIB, default=_MEMORY // _MIB) * _MIB
-        yield NodeRow(cells.text("sn"), cells.number("gpu", most=MAX_NODE_GPUS), cells.text("model"), cpu, memory)
-        return
     name, gpus = cells.text("name"), cells.number("gpus", most=MAX_NODE_GPUS)
-    cpu = cells.thousandths("cpu", most=MAX_AMOUNT, default=_CPU // 1000)
-    cpu = cpu if cells.text("cpu") else _CPU
-    memory = cells.number("memory", most=MAX_AMOUNT, default=_MEMORY)
+    cpu = cells.thousandths("cpu", most=MAX_AMOUNT, default=_CPU)
+    memory = _memory(cells, default=_MEMORY)
     count = cells.number("count", least=1, most=MAX_NODES, default=1)
     if not name:
         cells.problems.append("name: got nothing; expected the name of a node")
@@ -399,41 +323,37 @@ def _node(row: NodeRow, *, is_shared: bool) -> Node:
 
 
 class Site(NamedTuple):
-    """How pods ask for GPUs in a world: by which resource, on nodes of how many GPUs at most, with which models."""
+    """How pods ask for GPUs in a world: by which resource, with which models."""
 
     resource: ResourceName
-    largest: int
     models: dict[str, str]
 
     @classmethod
     def of(cls, world: World) -> "Site | None":
         """Return the site of a world; None where no node has GPUs."""
         pieces: dict[ResourceName, int] = {}
-        largest: dict[ResourceName, int] = {}
         for node in world.fleet.nodes():
             for offer in node.offers(world.policy.resources):
                 pieces[offer.resource] = pieces.get(offer.resource, 0) + offer.pieces
-                largest[offer.resource] = max(largest.get(offer.resource, 0), offer.pieces)
         if not pieces:
             return None
         resource = max(pieces, key=lambda each: (pieces[each], each))
         models = {str(model): label for (model, label) in world.fleet.by_model() if model}
-        per_gpu = _WHOLE if resource == SHARE else 1
-        return cls(resource, largest[resource] // per_gpu, models)
+        return cls(resource, models)
 
-    def demand(self, row: Row, *, gpus: int, pods: int, world: World) -> Demand:
-        """Return the demand of one of the pods that a row is split into."""
+    def demand(self, row: Row, world: World) -> Demand:
+        """Return the demand of one pod of a row."""
         requests = {PODS: 1}
         if row.cpu:
-            requests[CPU] = -(-row.cpu // pods)
+            requests[CPU] = row.cpu
         if row.memory:
-            requests[MEMORY] = -(-row.memory // pods)
+            requests[MEMORY] = row.memory
         ask = None
-        if gpus and self.resource == SHARE:
-            requests[SHARE] = gpus * row.milli
-            ask = PerDevice(SHARE, row.milli, gpus)
-        elif gpus:
-            requests[self.resource] = gpus
+        if row.gpus and self.resource == SHARE:
+            requests[SHARE] = row.gpus * row.milli
+            ask = PerDevice(SHARE, row.milli, row.gpus)
+        elif row.gpus:
+            requests[self.resource] = row.gpus
         return demand_of(requests, world.policy.resources, per_device=ask)
 
     def constraints(self, models: Sequence[str]) -> Constraints:

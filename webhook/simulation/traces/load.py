@@ -7,13 +7,12 @@ their run times. Other run times are log-normal: most are short, and a few are m
 """
 
 import csv
-import json
 import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.model.amounts import GangId, Namespace, TeamName, User, printable, shortened
 from webhook.core.model.constraints import MAX_MEMBERS, Gang
@@ -22,17 +21,17 @@ from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.simulation.task import Task
 from webhook.simulation.traces.formats import (
-    FORMATS,
+    COLUMNS,
     MAX_GPUS,
     MAX_ROWS,
     MAX_SECONDS,
+    TIMES,
     Cells,
-    Format,
     Row,
     Site,
     TraceError,
     TraceRows,
-    recognized,
+    row_of,
 )
 from webhook.simulation.trial_pods import under_policy
 
@@ -127,15 +126,13 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / total if total else 0.0
 
 
-# Reads a trace from text: a table (CSV) with a header, or Philly's list of jobs (JSON). Problems have their line.
+# Reads a table of tasks (CSV) with a header. Problems have their line.
 
 
 MAX_PROBLEMS: Final = 20
 """Problems that are reported of a trace."""
 
 _LONGEST_CELL: Final = 200
-_NO_GPUS: Final = "jobs without GPUs"
-_NO_RUN: Final = "jobs without an attempt that has GPUs, a start and an end"
 _NO_TIMES: Final = "tasks without a run time"
 
 
@@ -145,41 +142,30 @@ def read_trace(lines: Iterable[str], *, name: str, needs_times: bool = True) -> 
     try:
         columns = [column.strip().lstrip("\ufeff") for column in reader.fieldnames or ()]
         reader.fieldnames = columns
-        form = _format(columns, name, needs_times=needs_times)
-        found = list(_rows(reader, form, name, needs_times=needs_times))
-    except (csv.Error, UnicodeDecodeError) as error:
+        _check_columns(columns, name, needs_times=needs_times)
+        rows = list(_rows(reader, name, needs_times=needs_times))
+    except csv.Error as error:
         raise TraceError(f"{name}:{reader.line_num + 1}: not a table: {error}") from error
-    rows = [row for row in found if row.gpus or not row.is_job]
     if not rows:
         raise TraceError(f"{name}: has no task; expected a header and a line for each task")
-    left_out = {_NO_GPUS: len(found) - len(rows)}
-    if not needs_times and (timed := [row for row in rows if row.seconds]):
-        left_out[_NO_TIMES] = sum(1 for row in rows if row.gpus and not row.seconds)
-        rows = timed
-    return TraceRows(rows, _counted(left_out))
+    timed = [row for row in rows if row.seconds]
+    if needs_times or not timed:
+        return TraceRows(rows, {})
+    untimed = sum(1 for row in rows if row.gpus and not row.seconds)
+    return TraceRows(timed, {_NO_TIMES: untimed} if untimed else {})
 
 
-def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
-    return {why: count for why, count in left_out.items() if count}
-
-
-def _format(columns: Sequence[str], name: str, *, needs_times: bool) -> Format:
+def _check_columns(columns: Sequence[str], name: str, *, needs_times: bool) -> None:
     if not any(columns):
         raise TraceError(f"{name}: is empty; expected a header and a line for each task")
-    form = recognized(columns)
-    if form is None:
-        known = "; ".join(f"{each.name}: {', '.join(each.columns + each.times)}" for each in FORMATS)
-        found = shortened(printable(", ".join(columns)), _LONGEST_CELL)
-        raise TraceError(f"{name}:1: the columns are of no known format: {found}; expected those of {known}")
-    wanted = form.columns + (form.times if needs_times else ())
-    missing = [column for column in wanted if column not in columns]
+    missing = [column for column in COLUMNS + (TIMES if needs_times else ()) if column not in columns]
     if missing:
-        advice = ", or --load, which draws the times" if set(missing) <= set(form.times) else ""
-        raise TraceError(f"{name}:1: {form.name}: columns are missing: {', '.join(missing)}{advice}")
-    return form
+        found = shortened(printable(", ".join(columns)), _LONGEST_CELL)
+        advice = "" if set(missing) - set(TIMES) else "; or --load, which draws the times"
+        raise TraceError(f"{name}:1: columns are missing: {', '.join(missing)}; found {found}{advice}")
 
 
-def _rows(reader: "csv.DictReader[str]", form: Format, name: str, *, needs_times: bool) -> Iterator[Row]:
+def _rows(reader: "csv.DictReader[str]", name: str, *, needs_times: bool) -> Iterator[Row]:
     problems: list[str] = []
     for number, cells_of in enumerate(reader):
         line = reader.line_num
@@ -188,10 +174,11 @@ def _rows(reader: "csv.DictReader[str]", form: Format, name: str, *, needs_times
         if None in cells_of:
             problems.append(f"{name}:{line}: has more cells than the header")
         cells = Cells(cells_of)
-        row = form.read(cells, line)
-        if needs_times and not any(cells.text(column) for column in form.times):
-            missing = " and ".join(form.times)
-            cells.problems.append(f"{missing}: got nothing; expected seconds or a date, or --load, which draws times")
+        row = row_of(cells, line)
+        missing = [column for column in TIMES if needs_times and not cells.text(column)]
+        if missing:
+            wanted = "expected seconds or a date, or --load, which draws times"
+            cells.problems.append(f"{' and '.join(missing)}: got nothing; {wanted}")
         problems += [f"{name}:{line}: {problem}" for problem in cells.problems]
         if len(problems) > MAX_PROBLEMS:
             break
@@ -200,60 +187,6 @@ def _rows(reader: "csv.DictReader[str]", form: Format, name: str, *, needs_times
     if problems:
         more = ["and maybe more"] if len(problems) > MAX_PROBLEMS else []
         raise TraceError(*problems[:MAX_PROBLEMS], *(f"{name}: {each}" for each in more))
-
-
-def read_philly(text: str, *, name: str) -> TraceRows:
-    """Read Philly's `cluster_job_log`. Raises TraceError."""
-    try:
-        jobs = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise TraceError(f"{name}: not valid JSON: {error}") from error
-    if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs) or len(jobs) > MAX_ROWS:
-        raise TraceError(f"{name}: expected a list of at most {MAX_ROWS:,} jobs, as in Philly's cluster_job_log")
-    rows, problems = [], []
-    for number, job in enumerate(jobs, start=1):
-        cells = Cells({"submitted_time": str(job.get("submitted_time") or "")})
-        row = _philly(job, cells, number)
-        problems += [f"{name}: job {number}: {problem}" for problem in cells.problems]
-        if row.gpus:
-            rows.append(row)
-    if problems or not rows:
-        raise TraceError(*(problems[:MAX_PROBLEMS] or [f"{name}: has no job that used GPUs"]))
-    return TraceRows(rows, _counted({_NO_RUN: len(jobs) - len(rows)}))
-
-
-def _philly(job: dict[str, Any], cells: Cells, number: int) -> Row:
-    created = cells.time("submitted_time")
-    if created is None:
-        cells.problems.append("submitted_time: got nothing; expected a date")
-    gpus, seconds = 0, 0
-    for attempt in _objects(job, "attempts", cells):
-        times = Cells({key: str(attempt.get(key) or "") for key in ("start_time", "end_time")})
-        begun, ended = times.time("start_time"), times.time("end_time")
-        cells.problems += times.problems
-        if begun is None or ended is None:
-            continue
-        if ended < begun:
-            cells.problems.append("times run backwards: an attempt ended before it started")
-        seconds += ended - begun
-        gpus = sum(_count(each.get("gpus")) for each in _objects(attempt, "detail", cells)) or gpus
-    name, team, user = (str(job.get(key) or "") for key in ("jobid", "vc", "user"))
-    if not (0 <= seconds <= MAX_SECONDS and gpus <= MAX_GPUS):
-        cells.problems.append("its GPUs or its run time are out of all bounds")
-    return Row(number, name or f"job-{number}", gpus, created or 0, seconds, team=team, user=user, is_job=True)
-
-
-def _objects(found: dict[str, Any], key: str, cells: Cells) -> list[dict[str, Any]]:
-    """Return a list of objects; anything else is a problem."""
-    listed = found.get(key) or []
-    if isinstance(listed, list) and all(isinstance(each, dict) for each in listed):
-        return listed
-    cells.problems.append(f"{key}: expected a list of objects")
-    return []
-
-
-def _count(found: object) -> int:
-    return len(found) if isinstance(found, list) else 0
 
 
 # From the rows of a trace to the pods of a simulation: their teams, namespaces, gangs and demands in a world.
@@ -367,30 +300,26 @@ class _TaskMaker:
             pod = under_policy(row.pod._replace(namespace=namespace), self._world.policy)
             yield Task(row.name, pod, team, row.created + self._shift, row.seconds, user=user, priority=row.priority)
             return
-        pods, gpus = row.pods, row.gpus
-        if row.is_job and gpus > self._site.largest:
-            pods = min(MAX_MEMBERS, -(-gpus // self._site.largest))
-            gpus = -(-gpus // pods)
-        gang = self._gang(row, namespace, pods)
+        gang = self._gang(row, namespace)
         models = tuple(model for model in row.models if model in self._site.models)
         pod = Pod(
             namespace,
-            self._site.demand(row, gpus=gpus, pods=pods if row.is_job else 1, world=self._world),
+            self._site.demand(row, self._world),
             constraints=self._site.constraints(models),
             tier_label=None if row.tier is None else str(row.tier),
             gang=gang,
         )
-        for number in range(pods):
-            name = row.name if pods == 1 else f"{row.name}-{number}"
+        for number in range(row.pods):
+            name = row.name if row.pods == 1 else f"{row.name}-{number}"
             created = row.created + self._shift
             yield Task(name, pod._replace(name=name), team, created, row.seconds, user=user, priority=row.priority)
 
-    def _gang(self, row: Row, namespace: Namespace, pods: int) -> Gang | None:
+    def _gang(self, row: Row, namespace: Namespace) -> Gang | None:
         """Return the gang of a row's pods; what starts together waits in line until all of it has come."""
-        if not row.gang and pods == 1:
+        if not row.gang and row.pods == 1:
             return None
         name = row.gang or row.name
-        size = self._gang_sizes[row.gang] if row.gang else pods
+        size = self._gang_sizes[row.gang] if row.gang else row.pods
         return Gang(GangId(f"{namespace}/{name}"), name, size, is_requested=True)
 
     def _home(self, row: Row) -> tuple[TeamName, Namespace]:
