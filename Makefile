@@ -12,7 +12,7 @@ IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo browser built test test-rest test-all test-operators test-versions test-saving test-fast test-long chaos chaos-attack chaos-day lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: KEEP help setup run demo browser built test test-rest test-all test-operators test-versions test-saving test-fast test-long chaos chaos-attack chaos-day lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,8 +41,11 @@ $(STAMP)-saving: $(STAMP)
 run: setup ## serve the embedded world over HTTPS and show one decision
 	@$(BIN)/python -m webhook tryout $(if $(PORT),--port $(PORT))
 
-demo: setup ## three scenarios on a real control plane, without and with Fairgate; PACE=seconds a picture, KEEP=0 to end at once
-	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
+demo: setup ## three scenarios without and with Fairgate; KEEP=1: only a cluster with Fairgate; KEEP=0: end at once; PACE=seconds
+	@$(if $(PACE),DEMO_PACE=$(PACE)) DEMO_KEEP=$(or $(KEEP),$(if $(filter KEEP,$(MAKECMDGOALS)),1)) $(BIN)/python -m tests.demo
+
+KEEP: # make demo KEEP
+	@:
 
 browser: setup ## Chromium for the tests of the page, where it is missing
 	@.ci/browser.sh $(BIN)/python

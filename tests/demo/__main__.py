@@ -1,7 +1,8 @@
 """`make demo`: the three scenarios on a real control plane, each without and with Fairgate, and then a cluster to try.
 
-`DEMO_PACE` is the pause in seconds after each picture (3 on a terminal, otherwise 0), `DEMO_KEEP=0` ends after the
-summary. Ctrl-C or SIGTERM ends it at any time, and removes all processes and files.
+`DEMO_PACE` is the pause in seconds after each picture (3 on a terminal, otherwise 0). `DEMO_KEEP=1` leaves out the
+comparison: it makes the cluster with Fairgate and pods in it. `DEMO_KEEP=0` ends after the summary. Ctrl-C or SIGTERM ends
+it at any time, and removes all processes and files.
 """
 
 from __future__ import annotations
@@ -80,8 +81,11 @@ def _run(output: DemoOutput) -> None:
         output.say(INTRODUCTION)
         output.say(legend(is_plain=output.is_plain))
         fairgate = Fairgate.prepare(demo)
-        rows = [row for scenario in SCENARIOS for row in _run_scenario(scenario, demo, fairgate)]
-        output.summary(rows)
+        if os.environ.get("DEMO_KEEP") == "1":
+            fairgate.install(SCENARIOS[-1].policy)
+            SCENARIOS[-1].within(demo)
+        else:
+            output.summary([row for scenario in SCENARIOS for row in _run_scenario(scenario, demo, fairgate)])
         if os.environ.get("DEMO_KEEP") != "0":
             _print_next_steps(demo)
             signal.pause()

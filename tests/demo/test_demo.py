@@ -29,10 +29,10 @@ def folder():
 
 
 @contextmanager
-def demo(folder):
+def demo(folder, keep=""):
     """The demo with all of its files under a folder, killed at the end if it still runs."""
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
-    environment |= {"DEMO_PACE": "0", "DEMO_KEEP": "1"}
+    environment |= {"DEMO_PACE": "0", "DEMO_KEEP": keep}
     command = [sys.executable, "-m", "tests.demo"]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes) as process:
@@ -110,6 +110,16 @@ def test_the_three_scenarios_print_their_numbers_and_the_suggested_commands_work
         wait_for(lambda: "Reclaiming" in subprocess.getoutput(again), what="the Event on the large pod")
         assert "A a, B b; upper case guaranteed, lower preemptible" in seen
         assert "All processes and files are removed" in stop_cleanly(process, signal.SIGINT, folder)
+
+
+def test_a_cluster_with_fairgate_without_the_comparison(folder):
+    with demo(folder, keep="1") as process:
+        printed = read_until(process, "The cluster stays up")
+        assert "without Fairgate" not in printed.split("Two teams share the 40 GPUs.")[1].replace("runs without", "")
+        seen = run_suggested(read_until(process, "kubectl describe"))
+        assert "pod/large created" in seen
+        assert "limit 40, used 40" in seen
+        stop_cleanly(process, signal.SIGINT, folder)
 
 
 def test_it_can_be_stopped_while_it_starts(folder):

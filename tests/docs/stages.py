@@ -6,7 +6,6 @@ from functools import partial
 
 from tests import builders
 from tests.builders import Json
-from tests.charts.installed import forget
 from tests.cli import sample_world
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import CONTROLLER_MANAGER
@@ -23,7 +22,7 @@ from webhook.policy.documents import read_files
 from webhook.policy.watch import load
 
 INSTALL = pages.ROOT / "docs" / "install.md"
-STANDALONE = pages.ROOT / "docs" / "standalone.md"
+SERVED = pages.ROOT / "tests" / "docs" / "served.md"
 TEAMS = """apiVersion: fairgate.dev/v1alpha1
 kind: Policy
 teams:
@@ -79,21 +78,15 @@ def _nodes(reader: Reader, count: int = 4) -> None:
     make_nodes(reader.cluster, count)
 
 
-def _never_registered(reader: Reader) -> None:
-    """The same, and no definition that another page left."""
-    _nodes(reader)
-    forget(reader.cluster)
-
-
 def _own_policies(reader: Reader) -> None:
     """A clone's folder of sample policies."""
     shutil.copytree(pages.ROOT / "policies" / "default", reader.folder / "policies" / "default")
 
 
 def _served(reader: Reader) -> None:
-    """Fairgate as a process beside the cluster, as described on that page, and a namespace of a team."""
+    """Fairgate as a process beside the cluster, and a namespace of a team."""
     _nodes(reader, 2)
-    reader.follow(STANDALONE, until="## The evictor")
+    reader.follow(SERVED)
     make_namespace(reader.cluster, "vision")
 
 
@@ -275,7 +268,6 @@ STAGES = {
     "docs/rights.md": _nodes,
     "docs/runbooks.md": _crashed,
     "docs/simulation.md": _history,
-    "docs/standalone.md": _never_registered,
     "docs/usage.md": _history,
     "docs/users.md": _served,
     "docs/workloads.md": _served,
