@@ -1,8 +1,8 @@
 """`make demo`: the three scenarios on a real control plane, each without and with Fairgate, and then a cluster to try.
 
 `DEMO_PACE` is the pause in seconds after each picture (3 on a terminal, otherwise 0). `DEMO_KEEP=1` leaves out the
-comparison: it makes the cluster with Fairgate and pods in it. `DEMO_KEEP=0` ends after the summary. Ctrl-C or SIGTERM ends
-it at any time, and removes all processes and files.
+comparison: it makes the cluster with Fairgate and pods in it. `DEMO_KEEP=0` ends after the summary. Ctrl-C or SIGTERM
+ends it at any time, and removes all processes and files.
 """
 
 from __future__ import annotations
