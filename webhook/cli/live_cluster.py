@@ -26,7 +26,8 @@ from webhook.core.model.node import Autoscaler
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.quota.charges import InFlightCharge
 from webhook.core.quota.usage import department_of
-from webhook.core.world.nameless import AnonymousWorld, Totals, Unnamed
+from webhook.core.world.hidden_usage import Totals, Unnamed
+from webhook.core.world.nameless import AnonymousWorld
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room

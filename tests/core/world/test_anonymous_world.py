@@ -15,7 +15,8 @@ from webhook.core.model.amounts import CPU, Namespace, NodeName, TeamName, Uid, 
 from webhook.core.model.demand import Demand
 from webhook.core.model.node import HOSTNAME, Autoscaler
 from webhook.core.model.pod import Handling
-from webhook.core.world.nameless import Anonymizer, AnonymousWorld, Totals, Unnamed, is_hidden_usage
+from webhook.core.world.hidden_usage import Totals, Unnamed, is_hidden_usage
+from webhook.core.world.nameless import Anonymizer, AnonymousWorld
 from webhook.core.world.world import World
 
 A, B = TeamName("team-a"), TeamName("team-b")

@@ -68,10 +68,10 @@ from webhook.core.model.pod import NO_UID, Pod
 from webhook.core.model.policy import Policy
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.world.world import World
+from webhook.kube.admission.templates import Template, read_template
 from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.server.settings import LiveCluster
-from webhook.simulation.trial_pods import Template, read_template
 
 _NOT_IN_FILES: Final = "a world file has no Jobs: none was looked at"
 

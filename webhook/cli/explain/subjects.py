@@ -24,22 +24,14 @@ from webhook.core.model.amounts import GangId, Namespace, Uid, plural
 from webhook.core.model.decision import Admit, Deny, Queue
 from webhook.core.model.pod import CONTROLLER
 from webhook.core.world.world import World
+from webhook.kube.admission.templates import Template, read_template
+from webhook.kube.admission.trial_pods import Answer, GangRole, Simulator, judge_whole, waiting_members, waits_for_gang
 from webhook.kube.kinds.kind_row import KindTable, Related
 from webhook.kube.kinds.model import Json, PodSet, Unknown, Workload, listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.simulation.trial_pods import (
-    Answer,
-    GangRole,
-    Simulator,
-    Template,
-    judge_whole,
-    read_template,
-    waiting_members,
-    waits_for_gang,
-)
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 

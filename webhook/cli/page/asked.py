@@ -36,7 +36,7 @@ from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.model.amounts import Uid, printable, shortened
 from webhook.core.model.decision import Deny
 from webhook.core.model.pod import Requester
-from webhook.core.world.nameless import Unnamed
+from webhook.core.world.hidden_usage import Unnamed
 from webhook.core.world.world import World
 from webhook.files import InputError, SnapshotError, Snapshots, TooLongError
 from webhook.history.meter import Recording, interval_of

@@ -50,9 +50,9 @@ from webhook.core.world.world import World
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.moves.move_reporter import NotMade, Wanted, moves_text
 from webhook.evictor.unevictable import PodBackoff, TeamBackoff
+from webhook.kube.admission.templates import Template, read_template
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import MoveEntry
-from webhook.simulation.trial_pods import Template, read_template
 
 AWAY_SECONDS: Final = 6.0 * HOUR_SECONDS
 """How long the pods of a controller are not moved after one of them did not come back."""

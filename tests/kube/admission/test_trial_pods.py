@@ -11,7 +11,8 @@ from tests.examples import examples
 from webhook.core.model.amounts import Namespace, ordinal
 from webhook.core.model.decision import Deny, Queue
 from webhook.core.model.pod import Requester
-from webhook.simulation.trial_pods import Simulator, read_template
+from webhook.kube.admission.templates import read_template
+from webhook.kube.admission.trial_pods import Simulator
 
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}

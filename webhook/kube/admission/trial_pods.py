@@ -9,35 +9,27 @@ decisions until a resource runs out, so not each of ten thousand pods is evaluat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, NamedTuple, assert_never
-
-import msgspec
+from typing import Any, NamedTuple, assert_never
 
 from webhook.core.admission.admission import admit
 from webhook.core.admission.pod_rules import too_many
-from webhook.core.admission.pools import as_created
 from webhook.core.admission.verification import verify
 from webhook.core.line.entries import Never, entry_of
 from webhook.core.line.gang_plans import GangPlan
 from webhook.core.line.judged_gang import judge_gang
 from webhook.core.line.judged_pod import Judged
 from webhook.core.line.line import queued_pod
-from webhook.core.model.amounts import GangId, Namespace, NodeName, Uid
+from webhook.core.model.amounts import GangId, NodeName, Uid
 from webhook.core.model.constraints import MAX_MEMBERS, DomainPlace
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Queue, Retry
-from webhook.core.model.demand import reweighed
 from webhook.core.model.pod import Pod, Requester
-from webhook.core.model.policy import Policy, Team
+from webhook.core.model.policy import Team
 from webhook.core.model.reasons import Code, Reason, Statement, waits_for
 from webhook.core.quota.charges import InFlightCharge, flight_of
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
-from webhook.kube.admission.copied_pod import may_be_copied, without_copied_decision
 from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations, queue_operations
-from webhook.kube.objects import objects
-from webhook.kube.pod.pods import InvalidPod, to_pod
-
-_pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
+from webhook.kube.admission.templates import Template, read_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +44,6 @@ class Answer:
     node: NodeName | None = None
     patched: Mapping[str, Any] | None = None
     place: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A pod as its controller would create it: the manifest, the decoded object, and the pod of decisions."""
-
-    written: Mapping[str, Any]
-    found: objects.Pod
-    pod: Pod
-
-
-def read_template(
-    written: Mapping[str, Any], *, namespace: Namespace, world: World, is_new: bool = False
-) -> Template | Deny:
-    """Return the template of a manifest; a Deny has the reasons why it is not a valid pod.
-
-    `is_new`: the pod does not exist, so that a decision on it is that on another one.
-    """
-    try:
-        found = _pod_decoder.decode(msgspec.json.encode(written))
-        if is_new and may_be_copied(found):
-            found, changes = without_copied_decision(found, world.policy.pools)
-            written = apply(written, changes)
-    except objects.UNREADABLE as error:
-        return Deny((Reason(Code.INVALID_REQUEST, "{problem}", {"problem": objects.describe(error)}),))
-    pod = to_pod(found, namespace=namespace, weights=world.policy.resources)
-    if isinstance(pod, InvalidPod):
-        return Deny(pod.reasons)
-    return Template(written, found, as_created(pod, world.policy))
-
-
-def under_policy(pod: Pod, policy: Policy) -> Pod:
-    """Return a pod that was read under one policy as another one counts its GPUs."""
-    return as_created(pod._replace(demand=reweighed(pod.demand, policy.resources)), policy)
 
 
 class Simulator:

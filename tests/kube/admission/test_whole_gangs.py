@@ -13,16 +13,10 @@ from webhook.core.model.pod import CONTROLLER
 from webhook.core.model.reasons import Code
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+from webhook.kube.admission.templates import read_template
+from webhook.kube.admission.trial_pods import GangRole, Simulator, judge_whole, waiting_members, waits_for_gang
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.watch import load
-from webhook.simulation.trial_pods import (
-    GangRole,
-    Simulator,
-    judge_whole,
-    read_template,
-    waiting_members,
-    waits_for_gang,
-)
 
 TEAM = {"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": 20, "limit": 40}, "onLimit": "queue"}
 GANG = {"kueue.x-k8s.io/pod-group-name": "g"}
