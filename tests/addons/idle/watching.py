@@ -9,9 +9,10 @@ from tests.cluster.support.fake_prometheus import FakePrometheus
 from tests.core.support import make
 from tests.core.support.idle import rules
 from tests.evictor.support.stage import PODS, Stage
+from webhook.addons.idle.idle_gpus import IdleEvictions, IdleGpus
+from webhook.addons.idle.metrics import IdleMetrics
 from webhook.cluster.writes.events import OwnerLookup
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.idle_gpus import IdleEvictions, IdleGpus
 from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
@@ -30,7 +31,9 @@ class Watching:
         self.metrics = ReclaimMetrics()
         logs = Logs(LineWriter(os.open(os.devnull, os.O_WRONLY)), log_format=LogFormat.JSON)
         context = stage.context(self.view, logs, metrics=self.metrics, why_stale=self.feed.readiness)
-        self.idle = IdleGpus(context, IdleEvictions(context, OwnerLookup(stage.connection)))
+        self.idle = IdleGpus(
+            context, IdleEvictions(context, OwnerLookup(stage.connection)), IdleMetrics(self.metrics.registry)
+        )
 
     @asynccontextmanager
     async def running(self):

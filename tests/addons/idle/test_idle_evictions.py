@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.addons.idle.watching import EVICT_AT, watching
 from tests.cluster.support.fake_api import Answer
-from tests.evictor.support.idle import EVICT_AT, watching
 from webhook.core.model.policy import ReclaimRules
 from webhook.kube.pod.pods import unix_seconds
 
@@ -52,10 +52,9 @@ async def test_an_idle_pod_is_announced_and_then_evicted(stage):
         assert stage.real_evictions() == 1
         assert stage.reasons() == ["EvictionPlanned", "IdleEvicted"]
         assert found.value("fairgate_idle_evictions_total", team="team-a") == 1
-        ((subject, told),) = stage.messages
-        assert subject == ("evictions", "team-a")
-        assert (told.namespace, told.name, told.gpus) == ("team-a", "a", "1")
-        assert told.text.startswith("it has not used its 1 GPU since 20")
+        ((kind, pod, told),) = stage.messages
+        assert (kind, pod.team, pod.name) == ("evictions", "team-a", "a")
+        assert told.startswith("it has not used its 1 GPU since 20")
 
 
 async def test_a_pod_that_uses_its_gpus_again_keeps_them(stage):

@@ -4,11 +4,12 @@ Evicts pods that do not use their GPUs, after a notice, where policy says so. A 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
+from webhook.addons.idle.metrics import IdleMetrics, JudgedPod
 from webhook.cluster.api.client import ClusterError
 from webhook.cluster.reads.utilization import UtilizationError, read_utilization
 from webhook.cluster.writes import evictions
@@ -21,11 +22,12 @@ from webhook.core.model.policy_addons import IdleAction, IdleRules, NotifyKind
 from webhook.core.reclaim.holds import own_target
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.victims import Victim
+from webhook.evictor.addons import EvictorAddon, EvictorParts, Leading
 from webhook.evictor.cluster_view import EvictorContext, controller_ref
 from webhook.evictor.unevictable import LONG_SECONDS, PodBackoff
+from webhook.kube.ledger.reports import shortened
 from webhook.kube.nodes.holds import notebook_path, rfc3339
 from webhook.kube.objects.events import EventReason, ObjectRef
-from webhook.observe.evictor import JudgedPod
 from webhook.observe.logs import pod_fields
 
 EVICTIONS_AT_ONCE: Final = 20
@@ -136,7 +138,7 @@ class IdleEvictions:
         self._context.logs.event.info("idle pod evicted", **pod_fields(gpu_pod.pod), notebook=name)
         more = f". Notebook {name} is stopped: start it again when you need it" if name else ""
         self._context.report(gpu_pod, EventReason.IDLE_EVICTED, f"evicted: {_why(gpu_pod)}{more}")
-        self._context.notify_people(NotifyKind.EVICTIONS, gpu_pod, f"{_why(gpu_pod)}{more}")
+        self._context.notify(NotifyKind.EVICTIONS, gpu_pod, f"{_why(gpu_pod)}{more}")
         return True
 
     async def _notebook(self, gpu_pod: ReclaimPod) -> ObjectRef | None:
@@ -185,10 +187,10 @@ _WHAT_FOLLOWS: Final = {
 class IdleGpus:
     """Looks for such pods while this evictor leads. `problem` is why utilization is not known, "" if it is."""
 
-    def __init__(self, context: EvictorContext, evictions: IdleEvictions) -> None:
+    def __init__(self, context: EvictorContext, evictions: IdleEvictions, metrics: IdleMetrics) -> None:
         self.problem = ""
         self._context = context
-        self._metrics = context.metrics.idle
+        self._metrics = metrics
         self._evictions = evictions
         self._clock = IdleClock()
         self._slots = asyncio.Semaphore(LOOKUPS_AT_ONCE)
@@ -313,7 +315,7 @@ class IdleGpus:
         self._context.report(gpu_pod, EventReason.IDLE, f"its {text}")
         message = f"pod {gpu_pod.name}: its {text}"
         self._context.report_on_controller(gpu_pod, EventReason.IDLE, message, series=EventReason.IDLE)
-        self._context.notify_people(NotifyKind.IDLE, gpu_pod, text)
+        self._context.notify(NotifyKind.IDLE, gpu_pod, text)
 
 
 def idle_text(candidate: Candidate, rules: IdleRules) -> str:
@@ -323,3 +325,25 @@ def idle_text(candidate: Candidate, rules: IdleRules) -> str:
     share = "" if rules.share_percent == 100 else f" in {rules.share_percent} % of the time"  # noqa: PLR2004
     what = f"{plural_gpus(candidate.gpus)} were used less than {terms.below_percent} %{share} for "
     return what + duration(terms.for_seconds) + "".join(f"; {text}" for text in follows)
+
+
+class Idle(EvictorAddon):
+    """The search in an evictor, while that leads."""
+
+    def __init__(self, parts: EvictorParts) -> None:
+        self._metrics = IdleMetrics(parts.metrics.registry)
+        self._idle: IdleGpus | None = None
+
+    def lead(self, leading: Leading) -> Sequence[Coroutine[Any, Any, None]]:
+        """Begin to look."""
+        evictions = IdleEvictions(leading.context, leading.owners)
+        self._idle = IdleGpus(leading.context, evictions, self._metrics)
+        return (self._idle.run(),)
+
+    def ended(self) -> None:
+        """Look no more."""
+        self._idle = None
+
+    def report(self) -> Mapping[str, Any]:
+        """Return why the use of GPUs is not known; "" if it is, and while this evictor does not lead."""
+        return {"idle_problem": "" if self._idle is None else shortened(self._idle.problem)}

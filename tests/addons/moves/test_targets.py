@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evictor.moves.test_mover import hold_of, messages
+from tests.addons.moves.moving import held, job_pod, place, rules, scatter, turns, wide
+from tests.addons.moves.test_mover import hold_of, messages
 from tests.evictor.support.line import in_line
-from tests.evictor.support.moving import held, job_pod, place, rules, scatter, turns, wide
 from tests.evictor.support.stage import PODS
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.policy_addons import Window

@@ -5,8 +5,8 @@ from collections import deque
 
 import pytest
 
+from tests.addons.moves.moving import REPORTS, held, job_pod, place, rules, scatter, turns, wide
 from tests.cluster.support.fake_api import Answer
-from tests.evictor.support.moving import REPORTS, held, job_pod, place, rules, scatter, turns, wide
 from tests.evictor.support.stage import PODS
 from webhook.kube.objects import keys
 

@@ -1,11 +1,8 @@
-"""Reports that the leader publishes: the world without names, and usage.
-
-A task of the leader: publishes the cluster without names, for people who may not list nodes and others' pods.
-"""
+"""A task of the leader: publishes the cluster without names, for people who may not list nodes and others' pods."""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -15,14 +12,10 @@ from webhook.cluster.watch.event_stream import DEFAULT_PACE, Pace, TimeSlice
 from webhook.cluster.writes.reports import ReportWriter
 from webhook.core.world.nameless import Anonymizer
 from webhook.core.world.world import World
-from webhook.history import reader
-from webhook.history.meter import Recording, UsageRow
-from webhook.history.reader import By, merged, observed_hours, usage_by, whole_intervals
-from webhook.history.recorder import UsageRecorder
-from webhook.history.store import HistoryError
 from webhook.kube.ledger import reports
-from webhook.kube.ledger.reports import RoomReport, TeamHours, UsagePeriod, UsageReport
+from webhook.kube.ledger.reports import RoomReport
 from webhook.kube.ledger.room_report import room_report
+from webhook.server.addons import ServedCluster, ServerAddon, ServerParts, Task
 
 ROOM_PAUSE_SECONDS: Final = 10.0
 """Least time between two looks at the world: a change is published after so long, however many there are."""
@@ -93,50 +86,16 @@ class RoomPublisher:
         return await asyncio.to_thread(lambda: room_report(anonymizer.result(), at=at))
 
 
-# A task of the leader: publishes what teams used in the last days, for people who may not read the history itself.
+class Viewers(ServerAddon):
+    """The publisher in a server."""
 
+    def __init__(self, _parts: ServerParts) -> None:
+        self._tasks: dict[str, Task] = {}
 
-DAYS: Final = (1, 7, 30)
-"""The periods that are published."""
+    def connected(self, cluster: ServedCluster) -> None:
+        """Make the publisher."""
+        self._tasks["room"] = RoomPublisher(cluster.connection, cluster.world, why_stale=cluster.why_stale).run
 
-USAGE_PAUSE_SECONDS: Final = 600.0
-"""Between two writes."""
-
-_FIRST_SECONDS: Final = 5.0
-_DAY: Final = 86_400
-
-
-class UsagePublisher:
-    """Publishes the usage while `run` runs; nothing where no history is recorded."""
-
-    def __init__(self, connection: ApiConnection, recorder: UsageRecorder) -> None:
-        self.writer = ReportWriter(connection, reports.USAGE)
-        self._recorder = recorder
-
-    async def run(self) -> None:
-        """Keep the report current until cancelled."""
-        await asyncio.sleep(_FIRST_SECONDS)
-        while True:
-            await self.publish(time.time())
-            await asyncio.sleep(USAGE_PAUSE_SECONDS)
-
-    async def publish(self, now: float) -> None:
-        """Write the report as of now, in Unix seconds."""
-        try:
-            days = {str(number): await self._period(number, now) for number in DAYS}
-        except HistoryError:
-            return
-        report = UsageReport(reports.written_at(now), days)
-        await self.writer.write(reports.report_patch(reports.USAGE, report))
-
-    async def _period(self, days: int, now: float) -> UsagePeriod:
-        since, until = whole_intervals(now - days * _DAY, now)
-        rows = await self._recorder.read(since, until, step_seconds=until - since, most=reader.MAX_ROWS)
-        return await asyncio.to_thread(period_of, rows, since, until)
-
-
-def period_of(rows: Iterable[UsageRow], since: int, until: int) -> UsagePeriod:
-    """Return the sums of teams from recorded rows."""
-    found = merged([Recording("the leader", tuple(rows))])
-    teams = [TeamHours(**msgspec.structs.asdict(each.rounded())) for each in usage_by(found, By.TEAM)]
-    return UsagePeriod(since, until, round(observed_hours(found), 2), teams)
+    def leading(self) -> Mapping[str, Task]:
+        """Return the publisher."""
+        return self._tasks

@@ -4,13 +4,13 @@ import pytest
 
 from tests.core.support.make import world
 from tests.history.support import A100, T0, row
+from webhook.addons.history.server import UsagePublisher
 from webhook.cluster.writes.reports import read_report
 from webhook.history.meter import INTERVAL_SECONDS
 from webhook.history.recorder import UsageRecorder
 from webhook.history.store import Batch, HistoryStore
 from webhook.kube.ledger import reports
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.server.leader.publishers import UsagePublisher
 
 DAY, HOUR = 86_400, 3600
 ROWS = [

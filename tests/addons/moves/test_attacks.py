@@ -1,9 +1,9 @@
 """What a namespace admin might try with moves: others' pods moved for nothing, own ones without end, others' places."""
 
-from tests.evictor.moves.test_mover import hold_of, messages
-from tests.evictor.support.moving import held, job_pod, rules, scatter, turns, wide
+from tests.addons.moves.moving import held, job_pod, rules, scatter, turns, wide
+from tests.addons.moves.test_mover import hold_of, messages
 from tests.evictor.support.stage import PODS
-from webhook.evictor.moves.live import OF_A_TEAM
+from webhook.addons.moves.live import OF_A_TEAM
 
 FUTURE = 4_000_000_000
 

@@ -3,10 +3,13 @@
 A waiting pod that room is sought for, as the evictor sees it.
 """
 
-from collections import Counter
+from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from webhook.core.defragment.candidates import (
     WHY_IT_STAYS,
@@ -19,7 +22,7 @@ from webhook.core.defragment.candidates import (
     Stays,
     Target,
 )
-from webhook.core.model.amounts import Uid, gpu_number, plural, plural_gpus
+from webhook.core.model.amounts import ONE_GPU, TeamName, Uid, Units, gpu_number, plural, plural_gpus
 from webhook.core.reclaim.holds import EvictionTarget, own_target
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.world.waiting_pods import WaitingPod
@@ -27,7 +30,6 @@ from webhook.evictor.cluster_view import EvictorContext
 from webhook.kube.ledger.reports import MoveEntry
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects.events import EventReason
-from webhook.observe.evictor import WHY_STOPPED, MoveMetrics, Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,88 @@ class Wanted:
         """Its UID."""
         found = self.gpu_pod or self.waiting
         return Uid("") if found is None else found.uid
+
+
+# Metrics of the moves that the evictor makes.
+
+
+class Stopped(StrEnum):
+    """Why a plan ended before all of its pods were moved, or with one that did not come back."""
+
+    ROOM_TAKEN = "RoomTaken"
+    NOT_NEEDED = "NotNeeded"
+    RECLAIM_FIRST = "ReclaimFirst"
+    REFUSED = "Refused"
+    NOT_BACK = "NotBack"
+
+
+WHY_STOPPED: Final = {
+    Stopped.ROOM_TAKEN: "other pods took room that was kept for it",
+    Stopped.NOT_NEEDED: "the pod that it was made for no longer waits for it",
+    Stopped.RECLAIM_FIRST: "a team takes back its guaranteed share first",
+    Stopped.REFUSED: "the API server does not evict one of its pods",
+    Stopped.NOT_BACK: "the replacement of a moved pod did not come to its place in time",
+}
+"""The same for people, of a plan."""
+
+
+class MoveMetrics:
+    """What is moved; labels are teams and enums, never pods."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._plans = Counter("fairgate_moves_plans", "Plans of moves that began.", registry=registry)
+        self._moved = Counter(
+            "fairgate_moves_pods", "Pods evicted to be moved, by their team.", ["team"], registry=registry
+        )
+        self._back = Counter(
+            "fairgate_moves_arrived", "Moved pods whose replacements are on a node again.", registry=registry
+        )
+        self._lost = Counter(
+            "fairgate_moves_lost_gpu_seconds",
+            "GPU-seconds since moved pods' last checkpoints, or starts: work that is done again.",
+            ["team"],
+            registry=registry,
+        )
+        self._stopped = Counter(
+            "fairgate_moves_stopped",
+            "Plans that were stopped, and moved pods that did not come back. `reason`: RoomTaken, NotNeeded, "
+            "ReclaimFirst, Refused, NotBack.",
+            ["reason"],
+            registry=registry,
+        )
+        self._waiting = Gauge(
+            "fairgate_moves_waiting_pods",
+            "Pods and gangs that wait, and for which no moves are made now. `cause`: NoNode, TooFewFree, "
+            "NotEnoughMovable, TooMuchWork, NoDomain, MovesPerHour, LostPerGpu, NotWorthIt.",
+            ["cause"],
+            registry=registry,
+        )
+        self._causes = (*(each for each in NoMoves if each is not NoMoves.FITS), *Bound)
+        for reason in Stopped:
+            self._stopped.labels(reason)
+        self.refused({})
+
+    def began(self) -> None:
+        """Count a plan."""
+        self._plans.inc()
+
+    def moved(self, team: TeamName, *, gpu_unit_seconds: Units) -> None:
+        """Count a pod that was evicted to be moved, and the work that is done again."""
+        self._moved.labels(team).inc()
+        self._lost.labels(team).inc(float(gpu_unit_seconds / ONE_GPU))
+
+    def arrived(self) -> None:
+        """Count a moved pod that is on a node again."""
+        self._back.inc()
+
+    def stopped(self, reason: Stopped) -> None:
+        """Count a plan that was stopped."""
+        self._stopped.labels(reason).inc()
+
+    def refused(self, causes: Mapping[str, int]) -> None:
+        """Set for how many pods and gangs no moves are made, by cause."""
+        for cause in self._causes:
+            self._waiting.labels(cause).set(causes.get(cause, 0))
 
 
 # Reports moves: in the log before any action, as Events on the pods and their controllers, as metrics.
@@ -96,7 +180,7 @@ class MoveReporter:
     def not_made(self, refused: Iterable[NotMade], stays: Mapping[Stays, int]) -> None:
         """Report pods for which no moves are made, once for each cause."""
         there = {each.uid: (each, found) for found in refused for each in found.wanted}
-        self._metrics.refused(Counter(str(found.cause) for found in {id(f): f for _, f in there.values()}.values()))
+        self._metrics.refused(Counts(str(found.cause) for found in {id(f): f for _, f in there.values()}.values()))
         self._reported = {uid: cause for uid, cause in self._reported.items() if uid in there}
         ranked = sorted(stays.items(), key=lambda each: (-each[1], each[0]))[:_CAUSES]
         others = "".join(f"; {plural(count, 'pod')} stay: {WHY_IT_STAYS[why]}" for why, count in ranked)
@@ -108,7 +192,7 @@ class MoveReporter:
                 text = f"no pods are moved to make room for it now: {found.why}{others}"
                 self._publish_on(wanted, EventReason.CANNOT_MAKE_ROOM, text)
 
-    def moved(self, target: EvictionTarget, gpu_pod: ReclaimPod, *, now: int) -> str:
+    def moved(self, target: EvictionTarget, gpu_pod: ReclaimPod, now: int) -> str:
         """Report that a pod was evicted to be moved, and return why."""
         self._metrics.moved(gpu_pod.team, gpu_unit_seconds=gpu_pod.demand.gpus * gpu_pod.lost_seconds(now))
         holds = self._index.evictions.holds.values()

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from webhook.addons.moves.move_reporter import NotMade, Wanted, moves_text
 from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError
 from webhook.cluster.api.requests import pod_path, read
 from webhook.cluster.writes.reports import read_report, write_report
@@ -48,7 +49,6 @@ from webhook.core.reclaim.snapshot import is_growing
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.moves.move_reporter import NotMade, Wanted, moves_text
 from webhook.evictor.unevictable import PodBackoff, TeamBackoff
 from webhook.kube.admission.templates import Template, read_template
 from webhook.kube.ledger import reports

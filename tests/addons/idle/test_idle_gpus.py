@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evictor.support.idle import SINCE, watching
+from tests.addons.idle.watching import SINCE, watching
 from tests.evictor.support.stage import PODS
+from webhook.addons.idle import idle_gpus
+from webhook.addons.idle.idle_gpus import LOOK_SECONDS
 from webhook.core.model.policy import Enforcement
-from webhook.evictor import idle_gpus
-from webhook.evictor.idle_gpus import LOOK_SECONDS
 
 MINUTE = 60
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
@@ -31,8 +31,8 @@ async def test_an_idle_pod_is_marked_and_reported_on_itself_and_its_owner(stage)
         assert [event.message for event in stage.events] == [f"its {text}"]
         (notice,) = stage.notices
         assert (notice.owner.name, notice.message) == ("web-1", f"pod a: its {text}")
-        ((subject, told),) = stage.messages
-        assert (subject, told.name, told.text, told.gpus) == (("idle", "team-a"), "a", text, "2")
+        ((kind, pod, told),) = stage.messages
+        assert (kind, pod.team, pod.name, told) == ("idle", "team-a", "a", text)
         assert found.value("fairgate_idle_gpus", team="team-a") == 2
         assert found.value("fairgate_idle_pods", state="idle") == 1
         assert found.value("fairgate_idle_pods", state="used") == 1

@@ -6,12 +6,12 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.core.support.make import node, resident, world
+from webhook.addons.viewers import server as publishing
+from webhook.addons.viewers.server import RoomPublisher
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amounts import NodeName
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.room_report import read_room
-from webhook.server.leader import publishers as publishing
-from webhook.server.leader.publishers import RoomPublisher
 
 
 @pytest.fixture

@@ -6,10 +6,21 @@ stopped, and the next one is made from what is there then.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from webhook.addons.moves.live import (
+    Candidates,
+    Found,
+    LeftAlone,
+    MovePreview,
+    MoveRecord,
+    MoveSearch,
+    Templates,
+    key_of,
+)
+from webhook.addons.moves.move_reporter import MoveMetrics, MoveReporter, Stopped
 from webhook.cluster.api.client import ClusterError
 from webhook.core.defragment.candidates import Move
 from webhook.core.model.amounts import NodeName, Uid
@@ -17,14 +28,12 @@ from webhook.core.model.node import KeptPlace
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose
 from webhook.core.reclaim.reclaim_plan import NoPlan, Round
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.evictor.addons import EvictorAddon, EvictorParts, Leading
 from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HOLD_SECONDS, HoldManager
-from webhook.evictor.moves.live import Candidates, Found, LeftAlone, MoveRecord, MoveSearch, Templates, key_of
-from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.evictor.unevictable import LONG_SECONDS
-from webhook.kube.ledger.reports import MoveEntry, written_at
-from webhook.observe.evictor import Stopped
+from webhook.kube.ledger.reports import MoveEntry, shortened, written_at
 
 LOOK_SECONDS: Final = 5.0
 """Between two searches for moves …"""
@@ -333,3 +342,36 @@ def _entry(move: Move, made_for: str, now: float) -> MoveEntry:
         destination=move.to,
         made_for=made_for,
     )
+
+
+class Moves(EvictorAddon):
+    """Moves in an evictor: made while it leads, after each round of reclaim; shown in a dry run."""
+
+    def __init__(self, parts: EvictorParts) -> None:
+        self._metrics = MoveMetrics(parts.metrics.registry)
+        self._preview = MovePreview(parts.cluster_view, parts.connection, clock=parts.connection.unix_time)
+        self._mover: Mover | None = None
+
+    def lead(self, leading: Leading) -> Sequence[Coroutine[Any, Any, None]]:
+        """Begin to move pods."""
+        reporter = MoveReporter(leading.context, self._metrics)
+        leading.reporter.on_moved = reporter.moved
+        self._mover = Mover(leading.context, leading.manager, leading.executor, reporter)
+        return ()
+
+    def ended(self) -> None:
+        """Move no more."""
+        self._mover = None
+
+    async def after_round(self, found: Round) -> None:
+        """Do what is due."""
+        if self._mover is not None:
+            await self._mover.look(found)
+
+    async def preview(self) -> list[str]:
+        """Return what it would move."""
+        return await self._preview.lines()
+
+    def report(self) -> Mapping[str, Any]:
+        """Return why it cannot plan moves; "" if it can, or does not lead."""
+        return {"moving": "" if self._mover is None else shortened(self._mover.problem)}

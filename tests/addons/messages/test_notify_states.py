@@ -6,9 +6,9 @@ import pytest
 
 from tests.core.support import make
 from tests.notify.made import NOW
+from webhook.addons.messages.server import StateNotifier
 from webhook.core.model.policy_addons import NotifyRules, NotifyTarget
 from webhook.kube.ledger.reports import RefusedReport, ReplicaReport, written_at
-from webhook.server.leader.notifications import StateNotifier
 
 
 @dataclass
@@ -26,9 +26,9 @@ class Place:
     given: list = field(default_factory=list)
 
     def __post_init__(self):
-        self.connection = self
+        self.connection = self.lease = self.reporter = self
         self.world = make.world(make.policy(make.team(limit_=10)), residents=[make.resident(10)])
-        self.states = StateNotifier(self, self, self, reporter=self, describe=self.describe)
+        self.states = StateNotifier(self, self)
 
     def unix_time(self):
         return self.now

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from tests.history.support import T0, row
+from webhook.addons.history.endpoint import AT_ONCE, UsageEndpoint
 from webhook.history import reader
 from webhook.history.store import HistoryError
 from webhook.kube.objects.keys import TOKEN_HEADER
 from webhook.server.http.replies import HttpError
-from webhook.server.http.usage_endpoint import AT_ONCE, UsageEndpoint
 
 RANGE = f"/usage?since={T0}&until={T0 + 3600}"
 

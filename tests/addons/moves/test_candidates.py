@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evictor.support.moving import rules, scatter
+from tests.addons.moves.moving import rules, scatter
+from webhook.addons.moves import live
+from webhook.addons.moves.live import Candidates, LeftAlone, Templates
 from webhook.core.model.policy import LabelSelector
 from webhook.core.reclaim.reclaim_pods import Disruption
 from webhook.evictor.cluster_view import ClusterView
-from webhook.evictor.moves import live
-from webhook.evictor.moves.live import Candidates, LeftAlone, Templates
 
 TURNS = 4
 
