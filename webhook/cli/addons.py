@@ -16,20 +16,27 @@ from typing import Any, Final
 class Addon:
     """An add-on. `serve` and `evict` name what makes it in a process; if that is a class of options, they are flags.
 
-    `needs` are add-ons without which it is left out.
+    `needs` are add-ons without which it is left out. `answers` has, by question, what core commands ask.
     """
 
     needs: tuple[str, ...] = ()
     serve: str = ""
     evict: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[str, str] = field(default_factory=dict)
 
+
+ROOM: Final = "room"
+"""What makes a world of the report of the cluster without names."""
+
+MOVES: Final = "moves"
+"""What finds moves of other pods that would make room for one."""
 
 ADDONS: Final[Mapping[str, Addon]] = {
     "history": Addon(serve="server:Options"),
-    "viewers": Addon(serve="server:Viewers"),
+    "viewers": Addon(serve="server:Viewers", answers={ROOM: "room_report:read_room"}),
     "idle": Addon(evict="idle_gpus:Idle"),
-    "moves": Addon(evict="mover:Moves"),
+    "moves": Addon(evict="mover:Moves", answers={MOVES: "webhook.cli.defragment.reading:OtherPods"}),
     "messages": Addon(serve="server:Options", evict="evictor:Options"),
 }
 """In the order in which they are asked; an import string is MODULE:NAME within the folder."""
@@ -48,7 +55,8 @@ def is_there(name: str) -> bool:
 def load(name: str, what: str) -> Any:  # noqa: ANN401 - whatever that is
     """Import a part of an add-on, MODULE:NAME."""
     module, _, attribute = what.partition(":")
-    return getattr(importlib.import_module(f"webhook.addons.{name}.{module}"), attribute)
+    inside = module if module.startswith("webhook.") else f"webhook.addons.{name}.{module}"
+    return getattr(importlib.import_module(inside), attribute)
 
 
 def found() -> Iterator[tuple[str, Addon]]:
@@ -64,3 +72,8 @@ def of_serve() -> list[Callable[..., Any]]:
 def of_evict() -> list[Callable[..., Any]]:
     """Return what makes the add-ons of an evictor."""
     return [load(name, addon.evict) for name, addon in found() if addon.evict]
+
+
+def ask(question: str) -> Any:  # noqa: ANN401 - whatever that is
+    """Return what answers a question; None where no add-on does."""
+    return next((load(name, addon.answers[question]) for name, addon in found() if question in addon.answers), None)

@@ -7,11 +7,11 @@ import pytest
 from tests.cluster.support.fake_api import Answer
 from tests.core.support.make import node, resident, world
 from webhook.addons.viewers import server as publishing
+from webhook.addons.viewers.room_report import read_room
 from webhook.addons.viewers.server import RoomPublisher
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amounts import NodeName
 from webhook.kube.ledger import reports
-from webhook.kube.ledger.room_report import read_room
 
 
 @pytest.fixture

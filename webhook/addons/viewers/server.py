@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
+from webhook.addons.viewers.nameless import Anonymizer
+from webhook.addons.viewers.room_report import room_report
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.watch.event_stream import DEFAULT_PACE, Pace, TimeSlice
 from webhook.cluster.writes.reports import ReportWriter
-from webhook.core.world.nameless import Anonymizer
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import RoomReport
-from webhook.kube.ledger.room_report import room_report
 from webhook.server.addons import ServedCluster, ServerAddon, ServerParts, Task
 
 ROOM_PAUSE_SECONDS: Final = 10.0

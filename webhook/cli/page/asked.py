@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from webhook.cli.defragment.run import read_fragmented
+from webhook.cli.defragment.reading import read_fragmented
 from webhook.cli.defragment.run import report_of as moves_report_of
 from webhook.cli.explain.outcome import eviction_line
 from webhook.cli.explain.reclaim import POD, ClusterDetails, DetailsRequest, EvictedFor, Target, fetch_details

@@ -9,15 +9,15 @@ import pytest
 
 from tests.core.support.make import demand, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
+from webhook.addons.viewers import room_report as packing
+from webhook.addons.viewers.nameless import Anonymizer
+from webhook.addons.viewers.room_report import read_room, room_report
 from webhook.core.model.amounts import GpuModel, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.constraints import Effect, Taint
 from webhook.core.model.demand import PerDevice
 from webhook.core.model.node import HOSTNAME, Autoscaler, Devices, KeptPlace
 from webhook.core.model.pod import PriorityTriple
-from webhook.core.world.nameless import Anonymizer
-from webhook.kube.ledger import room_report as packing
 from webhook.kube.ledger.reports import ROOM_FORMAT, RoomReport
-from webhook.kube.ledger.room_report import read_room, room_report
 
 AT = "2026-11-26T10:00:00Z"
 

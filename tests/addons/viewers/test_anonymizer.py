@@ -2,10 +2,10 @@
 
 from tests.core.support.make import demand, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
+from webhook.addons.viewers import nameless
+from webhook.addons.viewers.nameless import PART, Anonymizer
 from webhook.core.model.amounts import NodeName, User
-from webhook.core.world import nameless
 from webhook.core.world.hidden_usage import Totals, Unnamed
-from webhook.core.world.nameless import PART, Anonymizer
 from webhook.core.world.world import World
 
 POLICY = policy(team("team-a"), team("team-b", limit_=None))

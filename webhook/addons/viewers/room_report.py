@@ -13,10 +13,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from webhook.addons.viewers.nameless import (
+    AnonymousDemand,
+    AnonymousPod,
+    AnonymousSum,
+    AnonymousWaiting,
+    AnonymousWorld,
+)
 from webhook.core.model.amounts import NodeName, TeamName
 from webhook.core.model.node import HOSTNAME, Node
 from webhook.core.model.pod import PriorityTriple
-from webhook.core.world.nameless import AnonymousDemand, AnonymousPod, AnonymousSum, AnonymousWaiting, AnonymousWorld
 from webhook.kube.ledger.reports import MAX_ROOM_BYTES, ROOM_FORMAT, RoomReport
 
 _MAX_BYTES: Final = 256 << 20

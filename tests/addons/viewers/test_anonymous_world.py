@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.core.support.make import GPU, gpus, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
 from tests.examples import examples
+from webhook.addons.viewers.nameless import Anonymizer, AnonymousWorld
 from webhook.core.explain.line_places import places
 from webhook.core.explain.line_rows import QueueReader
 from webhook.core.model.amounts import CPU, Namespace, NodeName, TeamName, Uid, User
@@ -16,7 +17,6 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.node import HOSTNAME, Autoscaler
 from webhook.core.model.pod import Handling
 from webhook.core.world.hidden_usage import Totals, Unnamed, is_hidden_usage
-from webhook.core.world.nameless import Anonymizer, AnonymousWorld
 from webhook.core.world.world import World
 
 A, B = TeamName("team-a"), TeamName("team-b")
