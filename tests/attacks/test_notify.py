@@ -14,20 +14,23 @@ from tests.core.support import make
 from tests.notify.made import EVICTIONS, NOW
 from tests.notify.process import Process
 from tests.notify.receiver import receiving, status
-from webhook.core.model.policy_addons import NotifyKind, NotifyRules, NotifyTemplate, SecretHeader
-from webhook.history.recorder import UsageRecorder
+from webhook.addons.messages.server import ServerMessages
+from webhook.core.model.policy_addons import NotifyKind, NotifyRules, NotifyTarget, NotifyTemplate, SecretHeader
 from webhook.kube.ledger.reports import ReplicaReport, written_at
 from webhook.notify.delivery import MAX_ITEMS, item
-from webhook.notify.notifier import FRESH_SECONDS, RefusalCounter, RefusalWindow
+from webhook.notify.notifier import RefusalWindow, watch_notify
 from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LogFormat, open_logs
+from webhook.observe.metrics import Metrics
 from webhook.policy.build import published
 from webhook.policy.watch import parse
+from webhook.server.addons import ServerParts
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.review.verdicts import MemoryLedger
 
 TOKEN = "xoxb-very-secret-4711"
 BEARER = SecretHeader("Authorization", "token", "Bearer ")
+REFUSALS = NotifyRules((NotifyTarget("t"),))
 
 
 @pytest.fixture
@@ -43,12 +46,12 @@ def authority(process, tmp_path):
 
 
 async def test_ten_thousand_refusals_in_a_second_are_one_message(process, authority, tmp_path):
-    world = make.world(make.policy(make.team(guaranteed=0, limit_=0)))
+    world = make.world(make.policy(make.team(guaranteed=0, limit_=0), notify=REFUSALS))
     with (tmp_path / "reviews.log").open("wb") as log:
-        recorder, counter = UsageRecorder(world, open_logs(LogFormat.JSON, fd=log.fileno())), RefusalCounter()
-        recorder.on_refused = lambda row: counter.note(row.team, row.code)
+        parts = ServerParts(world=world, logs=open_logs(LogFormat.JSON, fd=log.fileno()), metrics=Metrics())
+        messages = ServerMessages(parts, secrets=None)
         reviewer = AdmissionReviewer(
-            world, MemoryLedger(world, lambda: 0.0), now_text=lambda: "", on_refusal=recorder.refused
+            world, MemoryLedger(world, lambda: 0.0), now_text=lambda: "", on_refusal=messages.refused
         )
         bodies = [
             builders.review(builders.pod(f"<!channel>-{number}", namespace="team-a", gpus=8), namespace="team-a")
@@ -56,7 +59,7 @@ async def test_ten_thousand_refusals_in_a_second_are_one_message(process, author
         ]
         for number in range(10_000):
             assert not json.loads(reviewer.mutate(bodies[number % 100]).body)["response"]["allowed"]
-    report = ReplicaReport("server", written_at(NOW), "1", "p1", "enforce", refused=counter.published(FRESH_SECONDS))
+    report = ReplicaReport("server", written_at(NOW), "1", "p1", "enforce", refused=messages.report()["refused"])
     assert len(msgspec.json.encode(report)) < 1000
     window = RefusalWindow()
     window.update({"a": ReplicaReport("server", written_at(NOW), "1", "p1", "enforce")}, NOW)
@@ -133,7 +136,7 @@ async def test_no_secret_shows_anywhere(process, authority):
                 assert report.notify
                 shown += [repr(report), repr(notifier.counts()), repr(process.policy)]
                 if not number:
-                    metrics.watch_notify(notifier.counts, notifier.states)
+                    watch_notify(metrics, notifier)
                     shown.append(metrics.expose().body.decode())
     assert "fairgate_notify_failing" in "".join(shown)
     assert TOKEN not in "".join(shown)

@@ -27,6 +27,8 @@ from tests.cli.support.agreeing_clusters import (
 )
 from tests.examples import examples
 from tests.page.support.pages import state_of
+from webhook.addons.viewers.nameless import Anonymizer
+from webhook.addons.viewers.room_report import read_room, room_report
 from webhook.cli.explain.outcome import verdict_of
 from webhook.cli.explain.reclaim import ClusterDetails
 from webhook.cli.explain.run import Found, explain_all
@@ -46,10 +48,10 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.reasons import Code
 from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.starting.starts import AssumedStarts, together
-from webhook.core.world.nameless import Anonymizer, Unnamed
+from webhook.core.world.hidden_usage import Unnamed
 from webhook.files import Snapshots
+from webhook.kube.admission.templates import read_template
 from webhook.kube.kinds.table import kind_table
-from webhook.kube.ledger.room_report import read_room, room_report
 from webhook.kube.nodes.nodes import MIG_STATE
 from webhook.kube.objects import keys
 from webhook.kube.registration.inventory import ProbeOutcome, created_probe, refused_probe
@@ -60,7 +62,6 @@ from webhook.simulation.cluster import PodOf, SimulatedCluster
 from webhook.simulation.engine import Arrivals
 from webhook.simulation.runs import Runs
 from webhook.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
-from webhook.simulation.trial_pods import read_template
 
 
 def codes_of(reasons):

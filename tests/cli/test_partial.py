@@ -15,12 +15,12 @@ from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from tests.core.support import make
 from tests.core.support.waiting import waiting
+from webhook.addons.viewers.nameless import Anonymizer
+from webhook.addons.viewers.room_report import room_report
 from webhook.cli.main import main
 from webhook.core.model.amounts import ONE_GPU, NodeName
 from webhook.core.model.node import Autoscaler
-from webhook.core.world.nameless import Anonymizer
 from webhook.kube.ledger import reports
-from webhook.kube.ledger.room_report import room_report
 from webhook.kube.nodes.nodes import STATUS_PATH
 from webhook.policy.watch import parse
 

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
+from webhook.addons.idle.metrics import IdleMetrics
+from webhook.addons.moves.move_reporter import MoveMetrics
 from webhook.core.explain.node_rows import ClusterUse
 from webhook.core.line.entries import Way
 from webhook.core.model.amounts import (
@@ -29,8 +31,9 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES, Department, Policy, Sh
 from webhook.core.model.reasons import Code
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.core.world.world import World
-from webhook.observe.evictor import MoveMetrics, ReclaimMetrics
-from webhook.observe.gpu_time import EvictedGpus, GpuHolder, NodeGpus
+from webhook.notify.notifier import watch_notify
+from webhook.observe.evictor import ReclaimMetrics
+from webhook.observe.gpu_time import EvictedGpus, GpuHolder, GpuTimeMetrics, NodeGpus, watch_history
 from webhook.observe.logs import Phase
 from webhook.observe.metrics import CaStatus, Metrics
 from webhook.observe.processes import Component, LeaderStatus, LedgerState, ProcessMetrics
@@ -70,6 +73,14 @@ class _Watch:
     kind = _Kind("pods")
     events = relists = rejected = 0
     last_contact: float | None = 0.0
+
+
+class _Notifier:
+    def counts(self) -> dict[tuple[str, str], int]:
+        return {("on-call", "sent"): 1}
+
+    def states(self) -> dict[str, tuple[int, int]]:
+        return {"on-call": (0, 0)}
 
 
 class _MetricRow(NamedTuple):
@@ -128,13 +139,15 @@ def server() -> Metrics:
     queue.watch_stalled(lambda: 0)
     queue.waited(_TEAM, 0.0)
     metrics.watch_registration(lambda: True, lambda: 0)
-    metrics.watch_history(lambda: None, lambda: 0)
-    metrics.accounting.watch(
+    watch_history(metrics, lambda: None, lambda: 0)
+    gpu_time = GpuTimeMetrics(metrics.registry)
+    metrics.registry.register(gpu_time)
+    gpu_time.watch(
         lambda: {GpuHolder(_TEAM, _MODEL, "guaranteed"): 0.0, EvictedGpus(_TEAM, "lost"): 0.0},
         nodes=lambda: [NodeGpus(_NODE, _MODEL, 1.0, 1.0)],
         use=ClusterUse,
     )
-    metrics.accounting.begin()
+    gpu_time.begin()
     metrics.watch_certificate(lambda: 0.0)
     metrics.watch_cas(lambda: CaStatus(0.0, 1, is_published=True))
     metrics.watch_ledger(lambda: [LedgerState(_TEAM, 0, 0)], teams=lambda: [_TEAM])
@@ -147,6 +160,7 @@ def evictor() -> ReclaimMetrics:
     metrics = ReclaimMetrics()
     metrics.planned(_TEAM)
     metrics.victim(_TEAM, gpu_unit_seconds=0)
+    IdleMetrics(metrics.registry)
     MoveMetrics(metrics.registry).moved(_TEAM, gpu_unit_seconds=0)
     metrics.watch(held_nodes=lambda: 0, largest_room=lambda: 0)
     metrics.watch_policy(lambda: "")
@@ -157,7 +171,7 @@ def evictor() -> ReclaimMetrics:
 def _share(metrics: ProcessMetrics) -> None:
     metrics.loop_blocked("mutate", 0.05)
     metrics.watch_feed([_Watch()], clock=lambda: 0.0)
-    metrics.watch_notify(lambda: {("on-call", "sent"): 1}, lambda: {"on-call": (0, 0)})
+    watch_notify(metrics, _Notifier())
     metrics.watch_leader(lambda: LeaderStatus("fairgate", is_leading=True, terms=1, events={}))
 
 

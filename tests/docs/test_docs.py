@@ -177,7 +177,8 @@ def test_every_event_of_the_log_is_on_the_page():
 
 
 def test_every_error_over_http_is_in_the_table():
-    source = "".join(file.read_text() for file in (pages.ROOT / "webhook" / "server").rglob("*.py"))
+    rooms = (pages.ROOT / "webhook" / name for name in ("server", "addons"))
+    source = "".join(file.read_text() for room in rooms for file in room.rglob("*.py"))
     raised = re.findall(r'(?:HttpError|_error)\((\d+), (?:{"error": text, "code": )?"(\w+)"', source)
     listed = {(status, code) for status, code, _, _ in pages.table(SIGNALS, first="status")}
     assert listed == {*raised, ("400", "MalformedReview")}

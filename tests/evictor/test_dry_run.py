@@ -4,26 +4,24 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import pytest
-
 from tests.cluster.support.fake_api import Answer
 from tests.evictor.support.line import borrowed, in_line, tree
-from tests.evictor.support.moving import rules, scatter, wide
 from tests.evictor.support.stage import NO_ROOM, fill
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.policy_addons import Window
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import DryRun
-from webhook.evictor.moves.live import MovePreview
+
+
+async def nothing_more():
+    return []
 
 
 @asynccontextmanager
-async def dry_running(stage, policy, shown):
-    """Show what an evictor would do until the end of the block."""
+async def dry_running(stage, policy, shown, more=lambda _: nothing_more):
+    """Show what an evictor would do until the end of the block; `more` makes of its view what add-ons would do."""
     view = ClusterView(policy)
     feed = view.feed(stage.connection)
-    moves = MovePreview(view, stage.connection, clock=stage.now)
-    dry_run = DryRun(view, moves, why_stale=feed.readiness, show=shown.append, clock=stage.now)
+    dry_run = DryRun(view, more=more(view), why_stale=feed.readiness, show=shown.append, clock=stage.now)
     tasks = [asyncio.create_task(feed.run()), asyncio.create_task(dry_run.run())]
     try:
         yield
@@ -103,44 +101,3 @@ async def test_a_dry_run_shows_what_would_go_for_a_pod_in_line(stage):
         "team-b/b (1 GPU, team team-b): would get room under the limits of department left, 1 evicted: team-a/a"
     )
     assert stage.api.evictions == []
-
-
-@pytest.mark.parametrize(
-    ("policy", "want"),
-    [
-        pytest.param(rules(), "team-b/wide", id="for a pod that waits"),
-        pytest.param(rules(on_demand=False, window=Window(0, 1440)), "a pod of 4 nvidia.com/gpu", id="in a window"),
-    ],
-)
-async def test_a_dry_run_shows_the_moves_that_the_evictor_would_make_next(stage, policy, want):
-    scatter(stage, "n0", "n1", "n2")
-    wide(stage)
-    shown = []
-    async with dry_running(stage, policy, shown):
-        await stage.until(lambda: any("would get room on" in line for line in shown))
-    [line] = [line for line in shown if "would get room on" in line]
-    assert line.startswith(f"{want}: would get room on n0 by 1 move: team-a/j-n0 to n")
-    assert stage.api.evictions == []
-    assert [stage.taints(f"n{number}") for number in range(3)] == [[], [], []]
-
-
-async def test_a_dry_run_says_why_no_pods_would_be_moved(stage):
-    scatter(stage, "n0", "n1", "n2")
-    wide(stage)
-    shown = []
-    async with dry_running(stage, rules(moves_per_hour=0), shown):
-        await stage.until(lambda: any("no pods would be moved" in line for line in shown))
-    assert (
-        "team-b/wide: no pods would be moved for it: it takes more moves than policy still allows in this hour" in shown
-    )
-    assert stage.api.evictions == []
-
-
-async def test_a_dry_run_without_moves_in_policy_shows_none(stage):
-    scatter(stage, "n0", "n1", "n2")
-    wide(stage)
-    shown = []
-    async with dry_running(stage, stage.policy, shown):
-        await stage.until(lambda: shown != [])
-        await asyncio.sleep(30)
-    assert not any("moved" in line or "would get room" in line for line in shown)

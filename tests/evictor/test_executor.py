@@ -88,11 +88,10 @@ async def test_the_plan_names_the_victims_and_their_owner_gets_an_event_afterwar
     assert (asks.message, asks.series) == (plan, "Reclaiming"), "those of all pods that it waits with become one"
     assert [(each.owner, each.reason, each.series) for each in evicted] == [(want, "Reclaimed", "for team team-b")] * 2
     assert all("was evicted: team team-b takes its share back for a pod of" in each.message for each in evicted)
-    assert {subject for subject, _ in stage.messages} == {("evictions", "team-a")}
-    assert {(each.namespace, each.gpus) for _, each in stage.messages} == {("team-a", "1")}
-    assert all(each.text.startswith("team team-b takes its share back") for _, each in stage.messages)
+    assert {(kind, each.team) for kind, each, _ in stage.messages} == {("evictions", "team-a")}
+    assert all(text.startswith("team team-b takes its share back") for _, _, text in stage.messages)
     gone = {f"v{number}" for number in range(4)} - stage.names()
-    assert sorted(each.name for _, each in stage.messages) == sorted(gone)
+    assert sorted(each.name for _, each, _ in stage.messages) == sorted(gone)
 
 
 def _placed(stage, what):

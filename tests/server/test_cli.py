@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from webhook.addons.history import server as history
+from webhook.addons.messages import server as messages
 from webhook.cli import serve as command
 from webhook.core.model.policy import Enforcement
 from webhook.observe.logs import LogFormat
 from webhook.server.settings import Address, CertSecret, FileWorld, LiveCluster, ServerSettings, StartupError
 
 REQUIRED = ("--policy", "policies", "--listen", ":8443", "--certs", "certs")
+MORE = ("--history-megabytes", "64", "--notify-secrets", "s")
 
 
 def invoke(*arguments):
@@ -19,12 +22,19 @@ def invoke(*arguments):
 
 
 @pytest.fixture
-def received(monkeypatch):
+def made():
+    """What makes the add-ons."""
+    return []
+
+
+@pytest.fixture
+def received(monkeypatch, made):
     """Take the settings instead of serving."""
     settings = []
 
-    async def run(given):
+    async def run(given, *, addons):
         settings.append(given)
+        made.extend(addons)
 
     monkeypatch.setattr(command, "run", run)
     return settings
@@ -67,6 +77,13 @@ def test_every_flag_reaches_the_settings(received):
     ]
 
 
+def test_flags_of_addons_reach_the_addons(received, made):
+    assert invoke(*REQUIRED, "--history", "h.db", "--history-days", "7", *MORE).exit_code == 0
+    assert len(received) == 1
+    assert history.Options(history=Path("h.db"), history_days=7, history_megabytes=64) in made
+    assert messages.Options(notify_secrets=Path("s")) in made
+
+
 def test_certificates_may_be_in_a_secret(received):
     assert invoke("--policy", "p", "--listen", ":8443", "--certs-secret", "fairgate-certs").exit_code == 0
     assert received[0].certs == CertSecret("fairgate-certs")
@@ -107,7 +124,7 @@ def test_wrong_flags_are_usage_errors(received, arguments, want):
 
 
 def test_a_server_that_cannot_start_says_why_in_one_line_and_exits_2(monkeypatch):
-    async def run(_settings):
+    async def run(_settings, *, addons):  # noqa: ARG001
         raise StartupError("policies: no policy files")
 
     monkeypatch.setattr(command, "run", run)

@@ -1,11 +1,13 @@
 """`fairgate evict`: read the flags, run the evictor, report in one line why it cannot start."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
+from webhook.cli.addons import of_evict
 from webhook.cli.options import (
     cannot_start,
     command,
@@ -14,7 +16,6 @@ from webhook.cli.options import (
     lease_option,
     listen_address,
     log_format_option,
-    notify_secrets_option,
     of,
     option,
     policy_folder_option,
@@ -27,6 +28,7 @@ from webhook.cluster.writes.lease import lease_timing
 from webhook.core.model.amounts import printable_lines
 from webhook.core.model.policy import Enforcement
 from webhook.core.reclaim.reclaim_index import STRANDED_SECONDS
+from webhook.evictor.addons import MakeEvictorAddon
 from webhook.evictor.root import EvictorSettings, run
 from webhook.observe.logs import LogFormat
 from webhook.policy.documents import PolicyError, PolicyUnreadable
@@ -70,13 +72,12 @@ class Options:
         metavar="SECONDS",
         help="How long a pod may wait for nodes that cannot take it before it is replaced or reported.",
     )
-    notify_secrets: Path | None = of(notify_secrets_option)
     log_format: LogFormat = of(log_format_option)
     enforce: Enforcement | None = of(enforce_option)
 
 
-@command(Options, epilog=_EXAMPLES)
-def evict(options: Options) -> None:
+@command(Options, addons=of_evict(), epilog=_EXAMPLES)
+def evict(options: Options, addons: Sequence[MakeEvictorAddon]) -> None:
     """Reclaim borrowed GPUs for waiting guaranteed pods.
 
     Evicts preemptible pods only if a guaranteed pod of a team within its share cannot be placed, and reserves the freed
@@ -93,10 +94,9 @@ def evict(options: Options) -> None:
         is_dry_run=options.dry_run,
         enforce=options.enforce,
         log_format=options.log_format,
-        notify_secrets=options.notify_secrets,
     )
     try:
-        run_service(run(settings, show=lambda text: click.echo(printable_lines(text))))
+        run_service(run(settings, addons=addons, show=lambda text: click.echo(printable_lines(text))))
     except PolicyError as exc:
         listed = "\n  ".join(str(problem) for problem in exc.problems)
         cannot_start(f"policy {options.policy} has problems:\n  {listed}")

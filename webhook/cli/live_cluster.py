@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
+from webhook.cli.addons import ROOM, ask
 from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, connect
 from webhook.cluster.api.requests import own_namespace
 from webhook.cluster.reads.listing import ReadScope, list_objects, load, read_permitted
@@ -26,10 +27,9 @@ from webhook.core.model.node import Autoscaler
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.quota.charges import InFlightCharge
 from webhook.core.quota.usage import department_of
-from webhook.core.world.nameless import AnonymousWorld, Totals, Unnamed
+from webhook.core.world.hidden_usage import Nameless, Totals, Unnamed
 from webhook.core.world.world import World
 from webhook.kube.ledger import reports
-from webhook.kube.ledger.room_report import read_room
 from webhook.kube.ledger.team_ledger import charges_of
 from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.objects import keys
@@ -362,12 +362,14 @@ async def _autoscalers(connection: ApiConnection, unnamed: Unnamed) -> frozenset
 class _Room(NamedTuple):
     """The anonymous world that the leader published, and its age in seconds; or why there is none, "" for no right."""
 
-    world: AnonymousWorld | None = None
+    world: Nameless | None = None
     age: float | None = None
     why_not: str = ""
 
 
 async def _room(connection: ApiConnection) -> _Room:
+    if (read_room := ask(ROOM)) is None:
+        return _Room(why_not="this installation does without the room for viewers")
     try:
         report = (await read_report(connection, reports.ROOM)).room
     except ApiError as error:

@@ -20,9 +20,9 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
@@ -314,17 +314,24 @@ def argument(**attributes: Any) -> Any:  # noqa: ANN401
 
 def command(
     options: type[_Options],
+    *,
+    addons: Sequence[Any] | None = None,
     **attributes: Any,  # noqa: ANN401
-) -> Callable[[Callable[[_Options], None]], click.Command]:
+) -> Callable[[Callable[..., None]], click.Command]:
     """Return the decorator of a command that is called with its options; attributes as of `click.command`.
 
-    An InputError ends it with what is wrong. Its help shows the default of every option.
+    An InputError ends it with what is wrong. Its help shows the default of every option. With `addons` it is called
+    with these, too: those that are classes of options as their options.
     """
+    several: list[Any] = [options, *(each for each in addons or () if is_dataclass(each))]
 
-    def decorate(run: Callable[[_Options], None]) -> click.Command:
+    def decorate(run: Callable[..., None]) -> click.Command:
         def call(**values: Any) -> None:  # noqa: ANN401
+            def made(of: Any) -> Any:  # noqa: ANN401
+                return of(**{each.name: values[each.name] for each in fields(of)}) if of in several else of
+
             try:
-                run(options(**values))
+                run(made(options), *(() if addons is None else ([made(each) for each in addons],)))
             except InputError as error:
                 from webhook.cli.grid import print_problems  # noqa: PLC0415 - slow to import, and --help needs none
 
@@ -333,7 +340,7 @@ def command(
 
         call.__doc__ = run.__doc__
         found: Callable[..., None] = call
-        for each in reversed(fields(options)):
+        for each in reversed([each for of in several for each in fields(of)]):
             found = each.metadata[_OPTION](each.name)(found)
         context = {"show_default": True}
         return click.command(run.__name__, cls=click.Command, context_settings=context, **attributes)(found)
@@ -380,14 +387,6 @@ log_format_option = click.option(
     type=click.Choice(LogFormat, case_sensitive=False),
     default=LogFormat.JSON.value,
     help="Format of the log on standard error: for machines or for people.",
-)
-
-
-notify_secrets_option = click.option(
-    "--notify-secrets",
-    type=PATH,
-    metavar="DIR",
-    help="Folder of the files that `notify` in the policy names: addresses, tokens, CAs. Read for each message.",
 )
 
 

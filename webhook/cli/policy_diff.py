@@ -24,11 +24,11 @@ from webhook.core.model.policy_addons import DefragmentRules, IdleAction, Notify
 from webhook.core.model.reasons import cause_of, refusal_text, waits_for
 from webhook.core.quota.shares import is_hidden
 from webhook.core.world.world import World
+from webhook.kube.admission.templates import Template, read_template
 from webhook.kube.kinds.model import mapping, text
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.workloads.unknown_kinds import QuotaShare, shares_of
 from webhook.policy.sections import BUILT_IN
-from webhook.simulation.trial_pods import Template, read_template
 from webhook.yaml_text import DocumentError, read_documents
 
 _HEAD = """apiVersion: fairgate.dev/v1alpha1

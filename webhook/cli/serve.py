@@ -1,5 +1,6 @@
 """`fairgate serve`: read the flags, run the server, report in one line why it cannot start."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Final
 
 import click
 
+from webhook.cli.addons import of_serve
 from webhook.cli.options import (
     cannot_start,
     command,
@@ -15,7 +17,6 @@ from webhook.cli.options import (
     lease_option,
     listen_address,
     log_format_option,
-    notify_secrets_option,
     of,
     option,
     path_option,
@@ -26,8 +27,8 @@ from webhook.cli.options import (
 )
 from webhook.cluster.api.client import ClusterError, RestoredError
 from webhook.core.model.policy import Enforcement
-from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds
 from webhook.observe.logs import LogFormat
+from webhook.server.addons import MakeServerAddon
 from webhook.server.http.replies import parse_duration
 from webhook.server.root import run
 from webhook.server.settings import (
@@ -136,30 +137,11 @@ class Options:
         default=DRAIN_SECONDS,
         help="How long to continue serving, unready, after SIGTERM.",
     )
-    history: Path | None = path_option(
-        "--history",
-        help="Record usage in this file, for `fairgate usage` and `fairgate replay`. Each replica needs its own.",
-    )
-    history_days: int = option(
-        "--history-days",
-        type=click.IntRange(min=1),
-        default=DEFAULT_DAYS,
-        metavar="DAYS",
-        help="How long the history is kept.",
-    )
-    history_megabytes: int = option(
-        "--history-megabytes",
-        type=click.IntRange(min=16),
-        default=DEFAULT_MEGABYTES,
-        metavar="MB",
-        help="How large its file may become; before that the oldest days are deleted.",
-    )
     is_static: bool = option(
         "--static-registration",
         is_flag=True,
         help="The API servers have the webhooks from files: missing webhook configurations are no problem.",
     )
-    notify_secrets: Path | None = of(notify_secrets_option)
     lease_seconds: int = of(lease_option)
     enforce: Enforcement | None = of(enforce_option)
 
@@ -177,8 +159,8 @@ class Options:
         raise click.UsageError("give either --certs or --certs-secret")
 
 
-@command(Options, epilog=_EXAMPLES)
-def serve(options: Options) -> None:
+@command(Options, addons=of_serve(), epilog=_EXAMPLES)
+def serve(options: Options, addons: Sequence[MakeServerAddon]) -> None:
     """Serve the admission webhooks over HTTPS.
 
     Policy and certificates are reloaded within seconds of an edit; invalid edits are reported and not applied.
@@ -204,13 +186,10 @@ def serve(options: Options) -> None:
         drain_seconds=options.drain_seconds,
         lease_seconds=options.lease_seconds,
         enforce=options.enforce,
-        history=options.history,
-        history_bounds=HistoryBounds(days=options.history_days, megabytes=options.history_megabytes),
-        notify_secrets=options.notify_secrets,
         is_static=options.is_static,
     )
     try:
-        run_service(run(settings))
+        run_service(run(settings, addons=addons))
     except RestoredError as exc:
         end_restored(exc)
     except (StartupError, ClusterError) as exc:

@@ -16,8 +16,8 @@ from webhook.cluster.reads.listing import ReadScope
 from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
 from webhook.core.model.amounts import plural, span
 from webhook.core.model.policy import Mode, Policy
+from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.listed_charges import assume_charges
-from webhook.core.world.nameless import NOTHING, Unnamed, is_hidden_usage
 from webhook.core.world.world import World
 from webhook.files import InputError
 from webhook.kube.objects import keys

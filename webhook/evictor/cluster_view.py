@@ -15,7 +15,7 @@ from webhook.cluster.watch.feed import AutoscalerWatch, Feed, FoundAutoscalers
 from webhook.cluster.watch.world_kinds import reclaim_kinds
 from webhook.cluster.writes.events import EventWriter, OwnerEvent
 from webhook.cluster.writes.lease import Lease
-from webhook.core.model.amounts import NodeName, Uid, format_gpus
+from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.policy import Policy
 from webhook.core.model.policy_addons import NotifyKind
 from webhook.core.quota.charges import InFlightCharge
@@ -28,10 +28,9 @@ from webhook.core.tiers.shadow_labels import ShadowLabels, unlabeled_borrowers
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.ledger.reports import ReplicaReport, shortened
-from webhook.kube.nodes.holds import is_marked, read_node_hold, rfc3339
+from webhook.kube.nodes.holds import is_marked, read_node_hold
 from webhook.kube.objects import objects
 from webhook.kube.objects.events import Event, EventReason, ObjectRef
-from webhook.notify.delivery import Item, Subject, item
 from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import Logs
 from webhook.observe.processes import Component
@@ -202,14 +201,14 @@ def controller_ref(gpu_pod: ReclaimPod) -> ObjectRef | None:
 class EvictorContext:
     """One evictor's view and tools. `why_stale` returns why the view may not be current; `clock` gives Unix time.
 
-    `notify_owner` queues Events on owners of pods, `notify` messages to people.
+    `notify_owner` queues Events on owners of pods; `notify` has people of a pod's team get a message about it.
     """
 
     cluster_view: ClusterView
     connection: ApiConnection
     events: EventWriter
     notify_owner: Callable[[OwnerEvent], None]
-    notify: Callable[[Subject, Item], None]
+    notify: Callable[[NotifyKind, ReclaimPod, str], None]
     logs: Logs
     metrics: ReclaimMetrics
     why_stale: Callable[[], str | None]
@@ -230,14 +229,6 @@ class EvictorContext:
         if (owner := controller_ref(gpu_pod)) is not None:
             self.notify_owner(OwnerEvent(owner, reason, text, series))
 
-    def notify_people(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
-        """Have people of a pod's team get a message about it."""
-        gpus, at = format_gpus(gpu_pod.demand.gpus), rfc3339(int(self.clock()))
-        self.notify(
-            Subject(kind, gpu_pod.team),
-            item(text, at=at, namespace=gpu_pod.namespace, name=gpu_pod.name, gpus=gpus),
-        )
-
 
 # What one evictor reports of itself: policy, watches and leadership.
 
@@ -251,10 +242,8 @@ class EvictorState:
     why_not_ready: Callable[[], str | None]
     unevictable: Callable[[], list[str]]
     unserved: Callable[[], list[str]]
-    moving: Callable[[], str]
-    idle_problem: Callable[[], str]
-    notify_problems: Callable[[], list[str]]
     left_out: Callable[[], list[str]]
+    of_addons: Callable[[], Mapping[str, Any]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the evictor's state now; `at` is the time of day."""
@@ -271,8 +260,6 @@ class EvictorState:
             not_ready=[shortened(f"world: {why}")] if why else [],
             unevictable=[shortened(text) for text in self.unevictable()],
             unserved=[shortened(text) for text in self.unserved()],
-            moving=shortened(self.moving()),
-            idle_problem=shortened(self.idle_problem()),
-            notify=[shortened(text) for text in self.notify_problems()],
             left_out=self.left_out(),
+            **self.of_addons(),
         )

@@ -4,7 +4,7 @@ Dry run: shows which pods would be evicted for which, or moved, each time that c
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -22,7 +22,6 @@ from webhook.core.reclaim.snapshot import pods_within_share, select_pods, take_s
 from webhook.core.starting.line_reclaim import plan_line
 from webhook.evictor.cluster_view import ClusterView, EvictorContext
 from webhook.evictor.hold_manager import HoldManager, LimitActions, NodeActions
-from webhook.evictor.moves.live import MovePreview
 
 SETTLE_SECONDS: Final = 0.25
 """Pause before each look: a dry run is not urgent."""
@@ -32,13 +31,13 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 
 
 class DryRun:
-    """Plans as the evictor does, without any action."""
+    """Plans as the evictor does, without any action; `more` are lines that follow where reclaim has nothing to do."""
 
     def __init__(
         self,
         cluster_view: ClusterView,
-        moves: MovePreview,
         *,
+        more: Callable[[], Awaitable[list[str]]],
         why_stale: Callable[[], str | None],
         show: Callable[[str], None],
         clock: Callable[[], float],
@@ -47,7 +46,7 @@ class DryRun:
         self._is_due = is_due
         self._clock = clock
         self._cluster_view = cluster_view
-        self._moves = moves
+        self._more = more
         self._why_stale = why_stale
         self._show = show
 
@@ -84,7 +83,7 @@ class DryRun:
             for each in found.refused + in_line.refused
             if each.cause is not NoPlan.FITS
         ]
-        lines += [] if found.moves else await self._moves.lines()  # reclaim goes first
+        lines += [] if found.moves else await self._more()  # reclaim goes first
         return lines or ["no pod waits for borrowed GPUs"]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
@@ -19,7 +20,6 @@ from webhook.evictor.cluster_view import EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.limit_reclaimer import LimitReclaimer
-from webhook.evictor.moves.mover import Mover
 from webhook.evictor.reporter import EvictionReporter
 
 SETTLE_SECONDS: Final = 0.02
@@ -71,7 +71,7 @@ _log: Final = logging.getLogger("webhook.evictor.loop")
 
 
 class Reclaimer:
-    """Reclaims for as long as this evictor leads."""
+    """Reclaims for as long as this evictor leads; `after_round` is called before anything is carried out."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Reclaimer:
         manager: HoldManager,
         executor: Executor,
         reporter: EvictionReporter,
-        mover: Mover,
+        after_round: Callable[[Round], Awaitable[None]],
     ) -> None:
         self._cluster_view = context.cluster_view
         self._manager = manager
         self._executor = executor
         self._reporter = reporter
         self._limits = LimitReclaimer(context, manager, executor, reporter)
-        self._mover = mover
+        self._after_round = after_round
         self._round = Round((), ())
         self._metrics = context.metrics
         self._why_stale = context.why_stale
@@ -120,7 +120,7 @@ class Reclaimer:
                     await self._look()
                     await self._look_at_limits()
                     if not self._is_unfinished:
-                        await self._mover.look(self._round)
+                        await self._after_round(self._round)
                     if await self._lock_nodes():
                         self._start_due(group)
                         self._limits.start_due(group)

@@ -4,7 +4,7 @@ An Event is read by the team of its object: of the pods of others it says the te
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from webhook.cluster.writes.evictions import Evicted, EvictionObstacle, Later, Outcome, Refused
@@ -30,7 +30,6 @@ from webhook.core.reclaim.snapshot import why_not
 from webhook.core.reclaim.victims import Victim
 from webhook.core.world.world import World
 from webhook.evictor.cluster_view import EvictorContext
-from webhook.evictor.moves.move_reporter import MoveReporter
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects.events import EventReason
 
@@ -45,16 +44,16 @@ _WHAT_FAILED: Final = {
 
 
 class EvictionReporter:
-    """Reports what one evictor does; `moves` reports moves."""
+    """Reports what one evictor does. `on_moved` reports at a time that a pod was evicted to be moved, and says why."""
 
-    def __init__(self, context: EvictorContext, *, moves: MoveReporter) -> None:
-        self._notify_people = context.notify_people
+    def __init__(self, context: EvictorContext) -> None:
+        self.on_moved: Callable[[EvictionTarget, ReclaimPod, int], str] = lambda *_: "it makes room for another pod"
+        self._notify = context.notify
         self._publish = context.report
         self._publish_on_controller = context.report_on_controller
         self._world = context.cluster_view.world
         self._reclaim_index = context.cluster_view.reclaim_index
         self._logs = context.logs
-        self._moves = moves
         self._metrics = context.metrics
         self._reported: dict[Uid, NoPlan] = {}
 
@@ -124,8 +123,8 @@ class EvictionReporter:
                 how = {"outcome": str(outcome), "is_deleted": is_deleted}
                 self._logs.event.info("evicted", **named, claim=target.beneficiary, **how)
                 if gpu_pod is not None and target.is_moved:
-                    why = self._moves.moved(target, gpu_pod, now=now)
-                    self._notify_people(NotifyKind.EVICTIONS, gpu_pod, why)
+                    why = self.on_moved(target, gpu_pod, now)
+                    self._notify(NotifyKind.EVICTIONS, gpu_pod, why)
                 elif gpu_pod is not None:
                     lost = gpu_pod.demand.gpus * gpu_pod.lost_seconds(now)
                     minimums = self._world.minimums
@@ -142,7 +141,7 @@ class EvictionReporter:
                         self._publish(target, EventReason.RECLAIMED, f"evicted: {why}")
                         text, series = f"pod {target.name} was evicted: {why}", f"for team {waiting.team}"
                         self._publish_on_controller(gpu_pod, EventReason.RECLAIMED, text, series=series)
-                        self._notify_people(NotifyKind.EVICTIONS, gpu_pod, why)
+                        self._notify(NotifyKind.EVICTIONS, gpu_pod, why)
             case Evicted.GONE:
                 self._metrics.eviction(outcome)
             case Refused():

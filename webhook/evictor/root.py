@@ -5,7 +5,7 @@ The evictor's HTTP endpoints: liveness, readiness and metrics.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from webhook.cluster.api.client import ApiConnection, connect
+from webhook.cluster.api.client import connect
 from webhook.cluster.api.requests import own_namespace
 from webhook.cluster.reads.listing import refuse_too_old
 from webhook.cluster.watch.feed import Feed
@@ -24,22 +24,20 @@ from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.model.policy_addons import NotifyKind
 from webhook.core.reclaim import snapshot
 from webhook.core.reclaim.reclaim_index import STRANDED_SECONDS
+from webhook.core.reclaim.reclaim_plan import Round
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.evictor.addons import EvictorAddon, EvictorParts, Leading, MakeEvictorAddon
 from webhook.evictor.cluster_view import ClusterView, EvictorContext, EvictorState
 from webhook.evictor.executor import DryRun, Executor
 from webhook.evictor.hold_manager import HoldManager
-from webhook.evictor.idle_gpus import IdleEvictions, IdleGpus
 from webhook.evictor.loop import Reclaimer
-from webhook.evictor.moves.live import MovePreview
-from webhook.evictor.moves.move_reporter import MoveReporter
-from webhook.evictor.moves.mover import Mover
 from webhook.evictor.repair import LostPods, Repair
 from webhook.evictor.reporter import EvictionReporter
 from webhook.evictor.unevictable import LISTED
 from webhook.http.connections import Bounds
 from webhook.http.server import connections_of, listening, open_sockets, run_beside, stop_signals
 from webhook.kube.objects import keys
-from webhook.notify.notifier import Notifier
-from webhook.observe.evictor import MoveMetrics, ReclaimMetrics
+from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LogFormat, Logs, Watchdog, open_logs
 from webhook.observe.processes import LeaderStatus
 from webhook.policy.documents import Problem
@@ -98,16 +96,11 @@ class Endpoints:
 LEASE_NAME: Final = keys.EVICTOR_LEASE
 COMPONENT: Final = "fairgate-evictor"
 ID_BYTES: Final = 4
-NOTIFIED: Final = frozenset({NotifyKind.EVICTIONS, NotifyKind.IDLE})
-"""What evictors send messages about; servers have the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictorSettings:
-    """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served.
-
-    `notify_secrets` is the folder of the files that `notify` in the policy names.
-    """
+    """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served."""
 
     policy: Path
     kubeconfig: Path | None = None
@@ -118,10 +111,11 @@ class EvictorSettings:
     is_dry_run: bool = False
     enforce: Enforcement | None = None
     log_format: LogFormat = LogFormat.JSON
-    notify_secrets: Path | None = None
 
 
-async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None:
+async def run(
+    settings: EvictorSettings, *, addons: Iterable[MakeEvictorAddon] = (), show: Callable[[str], None]
+) -> None:
     """Reclaim until SIGTERM or SIGINT; a dry run only shows its plans.
 
     Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start; RestoredError once etcd was
@@ -146,26 +140,26 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
             holder.run(_on_policy(cluster_view, metrics, logs), _on_refusal(holder, metrics, logs)),
             Watchdog(metrics, logs).run(),
         ]
+        parts = EvictorParts(
+            cluster_view=cluster_view, connection=connection, logs=logs, metrics=metrics, process=own_identity()
+        )
+        made = _Addons([make(parts) for make in addons])
         if settings.is_dry_run:
-            moves = MovePreview(cluster_view, connection, clock=connection.unix_time)
-            dry_run = DryRun(cluster_view, moves, why_stale=feed.readiness, show=show, clock=connection.unix_time)
+            dry_run = DryRun(
+                cluster_view, more=made.preview, why_stale=feed.readiness, show=show, clock=connection.unix_time
+            )
             tasks.append(dry_run.run())
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
-            candidate = _Candidate(
-                cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace
-            )
-            notifier = candidate.notifier
+            candidate = _Candidate(parts, feed, made, settings=settings, namespace=namespace)
             state = EvictorState(
                 holder,
                 candidate.lease,
                 feed.readiness,
                 candidate.unevictable,
                 candidate.unserved,
-                candidate.moving,
-                idle_problem=candidate.idle_problem,
-                notify_problems=notifier.problems,
                 left_out=feed.left_out,
+                of_addons=made.report,
             )
             reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
             tasks += [
@@ -173,7 +167,7 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
                 candidate.owner_events.run(),
                 candidate.lease.run(candidate.lead),
                 reporter.run(),
-                notifier.run(),
+                *(task for each in made.all for task in each.tasks()),
             ]
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
@@ -182,92 +176,94 @@ async def run(settings: EvictorSettings, *, show: Callable[[str], None]) -> None
     logs.flush()
 
 
+class _Addons:
+    """All add-ons of an evictor."""
+
+    def __init__(self, addons: Sequence[EvictorAddon]) -> None:
+        self.all = addons
+
+    def tell(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
+        for each in self.all:
+            each.told(kind, gpu_pod, text)
+
+    async def after_round(self, found: Round) -> None:
+        for each in self.all:
+            await each.after_round(found)
+
+    async def preview(self) -> list[str]:
+        return [line for each in self.all for line in await each.preview()]
+
+    def report(self) -> Mapping[str, Any]:
+        return {name: value for each in self.all for name, value in each.report().items()}
+
+
 class _Candidate:
     """One candidate of the election, and what it does as leader."""
 
     def __init__(
-        self,
-        cluster_view: ClusterView,
-        connection: ApiConnection,
-        feed: Feed,
-        logs: Logs,
-        metrics: ReclaimMetrics,
-        *,
-        settings: EvictorSettings,
-        namespace: str,
+        self, parts: EvictorParts, feed: Feed, addons: _Addons, *, settings: EvictorSettings, namespace: str
     ) -> None:
-        identity = own_identity()
+        connection, identity = parts.connection, parts.process
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
         self._owners = OwnerLookup(connection)
         self.owner_events = OwnerEventQueue(self._owners, self.events)
-        self.notifier = Notifier(
-            lambda: cluster_view.world.policy,
-            logs,
-            process=identity,
-            kinds=NOTIFIED,
-            secrets=settings.notify_secrets,
-            clock=connection.unix_time,
-        )
-        self._cluster_view = cluster_view
-        self._connection = connection
+        self._parts = parts
         self._feed = feed
-        self._logs = logs
-        self._metrics = metrics
-        self._move_metrics = MoveMetrics(metrics.registry)
+        self._addons = addons
         self._repair_after_seconds = settings.repair_after_seconds
         self._manager: HoldManager | None = None
-        self._mover: Mover | None = None
-        self._idle: IdleGpus | None = None
+        view, metrics = parts.cluster_view, parts.metrics
         metrics.watch(
-            largest_room=lambda: snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
+            largest_room=lambda: snapshot.largest_room(view.reclaim_index, view.world),
             held_nodes=lambda: 0 if self._manager is None else len(self._manager.node_holds),
         )
         metrics.watch_leader(self._candidacy)
-        metrics.watch_notify(self.notifier.counts, self.notifier.states)
 
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
-        cluster_view, logs, why_stale = self._cluster_view, self._logs, self._feed.readiness
+        parts, addons, why_stale = self._parts, self._addons, self._feed.readiness
+        cluster_view, logs, clock = parts.cluster_view, parts.logs, parts.connection.unix_time
         context = EvictorContext(
             cluster_view=cluster_view,
-            connection=self._connection,
+            connection=parts.connection,
             events=self.events,
             notify_owner=self.owner_events.take,
-            notify=self.notifier.note,
+            notify=addons.tell,
             logs=logs,
-            metrics=self._metrics,
+            metrics=parts.metrics,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
-            clock=self._connection.unix_time,
+            clock=clock,
         )
-        moves = MoveReporter(context, self._move_metrics)
-        reporter = EvictionReporter(context, moves=moves)
+        reporter = EvictionReporter(context)
         manager = self._manager = HoldManager(context, reporter, new_id=lambda: secrets.token_hex(ID_BYTES))
         executor = Executor(context)
-        mover = self._mover = Mover(context, manager, executor, moves)
-        reclaimer = Reclaimer(context, manager, executor, reporter, mover)
-        repair = Repair(context, after_seconds=self._repair_after_seconds)
-        lost_pods = LostPods(context)
-        idle = self._idle = IdleGpus(context, IdleEvictions(context, self._owners))
+        leading = Leading(context=context, manager=manager, executor=executor, reporter=reporter, owners=self._owners)
         dry_run = DryRun(
             cluster_view,
-            MovePreview(cluster_view, self._connection, clock=self._connection.unix_time),
+            more=addons.preview,
             why_stale=why_stale,
             show=lambda line: logs.event.info("rehearsed", message=line),
             is_due=lambda: not cluster_view.world.policy.is_enforced,
-            clock=self._connection.unix_time,
+            clock=clock,
         )
+        tasks = [
+            Reclaimer(context, manager, executor, reporter, addons.after_round).run(),
+            Repair(context, after_seconds=self._repair_after_seconds).run(),
+            LostPods(context).run(),
+            dry_run.run(),
+            *(task for each in addons.all for task in each.lead(leading)),
+        ]
         logs.event.info("leading", identity=self.lease.identity)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(reclaimer.run())
-                group.create_task(repair.run())
-                group.create_task(lost_pods.run())
-                group.create_task(idle.run())
-                group.create_task(dry_run.run())
+                for task in tasks:
+                    group.create_task(task)
         finally:
-            self._manager = self._mover = self._idle = None
+            self._manager = None
+            for each in addons.all:
+                each.ended()
             logs.event.info("no longer leading", identity=self.lease.identity)
 
     def unevictable(self) -> list[str]:
@@ -278,14 +274,6 @@ class _Candidate:
         """Return for which waiting pods room was made without effect, with their schedulers' words."""
         found = [] if self._manager is None else self._manager.without_effect()[:LISTED]
         return [f"{each.namespace}/{each.name}: {'' if each.report is None else each.report.why}" for each in found]
-
-    def moving(self) -> str:
-        """Return why it cannot plan moves; "" if it can, or does not lead."""
-        return "" if self._mover is None else self._mover.problem
-
-    def idle_problem(self) -> str:
-        """Return why the use of GPUs is not known; "" if it is, and while it does not lead."""
-        return "" if self._idle is None else self._idle.problem
 
     def _candidacy(self) -> LeaderStatus:
         lease = self.lease

@@ -130,8 +130,7 @@ _PRUNE_TICKS: Final = 60
 class UsageRecorder:
     """Measures usage while `run` runs, and writes it to a file if there is a path.
 
-    `problem` is why nothing can be written, `until` the time until which usage was measured last. `on_refused` is
-    called with each refused request.
+    `problem` is why nothing can be written, `until` the time until which usage was measured last.
     """
 
     def __init__(
@@ -146,7 +145,6 @@ class UsageRecorder:
         self.problem: str | None = None
         self.bugs = 0
         self.meter = Meter()
-        self.on_refused: Callable[[PodRow], None] = _no_one
         self._world = world
         self._logs = logs
         self._path = path
@@ -213,7 +211,6 @@ class UsageRecorder:
             now, row = self._clock(), refusal_row(review, pod, reason, self._world)
             self.meter.add(UsageKey(UsageKind.REFUSED, row.team, row.user), 1, now)
             self.meter.add(UsageKey(UsageKind.REFUSED_GPUS, row.team, row.user), row.gpus, now)
-            self.on_refused(row)
             if self._path is not None and pod is not None:
                 self.pods.refused(row, review.pod)
 
@@ -370,10 +367,6 @@ class UsageRecorder:
         elif problem is None and self.problem is not None:
             self._logs.event.info("history written again", path=str(self._path))
         self.problem = problem
-
-
-def _no_one(_row: PodRow) -> None:
-    return None
 
 
 def _never_stale() -> None:

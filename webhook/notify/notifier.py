@@ -35,6 +35,7 @@ from webhook.notify.delivery import (
 )
 from webhook.notify.outbox import Outbox, Sender
 from webhook.observe.logs import Logs
+from webhook.observe.processes import ProcessMetrics, Row
 
 TURN_SECONDS: Final = 1.0
 """Between two messages to a target: Slack allows one a second."""
@@ -218,6 +219,24 @@ class Notifier:
         while message := worker.outbox.next_message(target, self._sender, self._clock(), gather_seconds=0.0):
             if await self._try(target, worker, message):
                 return
+
+
+def watch_notify(metrics: ProcessMetrics, notifier: Notifier) -> None:
+    """Export the messages to each target by outcome; and whether the last one failed, and how many wait."""
+    metrics.add_counts(
+        "fairgate_notify_messages",
+        "Attempts to send messages to people. `outcome`: sent, failed (it is tried again), dropped (too old, or "
+        "the target rejects it).",
+        notifier.counts,
+        labels=["target", "outcome"],
+    )
+    columns = {
+        "fairgate_notify_failing": "1 while a target does not accept messages or cannot be reached, otherwise 0.",
+        "fairgate_notify_waiting": "Subjects of which a target has yet to get a message.",
+    }
+    metrics.add_table(
+        columns, lambda: [Row((name,), each) for name, each in notifier.states().items()], labels=["target"]
+    )
 
 
 # Refused requests, counted by each replica, summed over all of them by the leader. Pure.

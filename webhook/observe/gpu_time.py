@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from webhook.core.explain.line_rows import BOUNDS, SIZES, Start
 from webhook.core.explain.node_rows import ClusterUse
+from webhook.observe.metrics import Metrics
 
 MAX_NODES: Final = 2000
 """Clusters with more GPU nodes get no series by node: at this size writing one of the two blocks the loop for 10 ms."""
@@ -159,3 +160,12 @@ def _families() -> tuple[CounterMetricFamily, CounterMetricFamily, GaugeMetricFa
             labels=where,
         ),
     )
+
+
+def watch_history(metrics: Metrics, problem: Callable[[], str | None], dropped: Callable[[], int]) -> None:
+    """Export whether the history file can be written, and how many rows were lost since it cannot."""
+    metrics.add_gauge(
+        "fairgate_history_writable", "1 while the history file is written, 0 if not.", lambda: problem() is None
+    )
+    text = "Rows of the history that were dropped because they were never written."
+    metrics.add_counts("fairgate_history_dropped_rows", text, lambda: {(): dropped()})

@@ -20,7 +20,6 @@ from webhook.core.model.node import NO_MODEL
 from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.world.charged_pods import UNUSUAL as STAGES
 from webhook.core.world.world import World
-from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import CODES, OTHER_CODE, Decisions, Phase
 from webhook.observe.processes import Component, LedgerMetrics, LedgerState, ProcessMetrics, Row
 
@@ -251,8 +250,6 @@ class Metrics(ProcessMetrics):
         super().__init__(Component.SERVER)
         self._decisions = Decisions()
         self.registry.register(self._decisions)
-        self.accounting = GpuTimeMetrics(self.registry)
-        self.registry.register(self.accounting)
         self._http_errors = Counter(
             "fairgate_http_errors",
             "HTTP requests that got an error response instead of a decision. A refused pod is not one.",
@@ -305,14 +302,6 @@ class Metrics(ProcessMetrics):
         self.add_table(REJECTING, lambda: rejecting_rows(world), labels=["node"])
         self.add_table(BELOW, lambda: below_rows(world), labels=["team"])
         self.add_table(UNUSUAL, lambda: unusual_rows(world), labels=["stage"])
-
-    def watch_history(self, problem: Callable[[], str | None], dropped: Callable[[], int]) -> None:
-        """Export whether the history file can be written, and how many rows were lost since it cannot."""
-        self.add_gauge(
-            "fairgate_history_writable", "1 while the history file is written, 0 if not.", lambda: problem() is None
-        )
-        text = "Rows of the history that were dropped because they were never written."
-        self.add_counts("fairgate_history_dropped_rows", text, lambda: {(): dropped()})
 
     def watch_queue(self, world: World) -> QueueMetrics:
         """Export how many pods wait in line; return what counts releases."""

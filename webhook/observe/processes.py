@@ -228,23 +228,6 @@ class ProcessMetrics:
             labels=["outcome"],
         )
 
-    def watch_notify(
-        self, counts: Callable[[], Mapping[Any, float]], states: Callable[[], Mapping[str, tuple[int, int]]]
-    ) -> None:
-        """Export the messages to each target by outcome; and whether the last one failed, and how many wait."""
-        self.add_counts(
-            "fairgate_notify_messages",
-            "Attempts to send messages to people. `outcome`: sent, failed (it is tried again), dropped (too old, or "
-            "the target rejects it).",
-            counts,
-            labels=["target", "outcome"],
-        )
-        columns = {
-            "fairgate_notify_failing": "1 while a target does not accept messages or cannot be reached, otherwise 0.",
-            "fairgate_notify_waiting": "Subjects of which a target has yet to get a message.",
-        }
-        self.add_table(columns, lambda: [Row((name,), each) for name, each in states().items()], labels=["target"])
-
     def add_table(
         self,
         columns: Mapping[str, str],

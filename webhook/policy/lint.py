@@ -32,7 +32,7 @@ from webhook.core.model.gpu_shares import DEVICE, REPLICAS, looks_like_gpu
 from webhook.core.model.node import Node
 from webhook.core.model.policy import LabelSelector, Policy, Pool, Team, UnknownGpu, UnknownTeam
 from webhook.core.quota.shares import is_exempt_by_default
-from webhook.core.world.nameless import is_hidden_usage
+from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
 from webhook.policy.documents import Located, Problem

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -11,29 +11,27 @@ from typing import Any
 
 from webhook.cluster.api.client import ClusterError
 from webhook.cluster.api.requests import own_namespace
-from webhook.cluster.reads.installation import CallerRights
 from webhook.cluster.writes.events import OwnerEvent
 from webhook.cluster.writes.lease import lease_timing
 from webhook.cluster.writes.reports import ReplicaReporter
 from webhook.core.admission.pools import maintenance_texts
+from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Policy
+from webhook.core.model.reasons import Reason
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
-from webhook.history.recorder import UsageRecorder
 from webhook.http.server import run_beside, stop_signals
-from webhook.kube.objects.keys import AUDIENCE
+from webhook.kube.admission.reviews import Review
 from webhook.kube.world_file.world_file import WorldFileError, read_world
 from webhook.observe.logs import Logs, Watchdog, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.policy.documents import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
+from webhook.server.addons import MakeServerAddon, ServedCluster, ServerAddon, ServerParts
 from webhook.server.certificates import Certificates, CertificateStatus, open_certificates
 from webhook.server.http.app import App, serve
 from webhook.server.http.handlers import Readiness
-from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.leader.leader import Leader
-from webhook.server.leader.notifications import Notifications
-from webhook.server.leader.publishers import RoomPublisher, UsagePublisher
 from webhook.server.leader.registration_loop import PolicyPublisher
 from webhook.server.leader.replica_report import LedgerLag, ServerState
 from webhook.server.live_world import LiveWorld, keep_time
@@ -42,7 +40,12 @@ from webhook.server.review.verdicts import Ledger, MemoryLedger
 from webhook.server.settings import FileWorld, LiveCluster, ServerSettings, StartupError
 
 
-async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] | None = None) -> None:
+async def run(
+    settings: ServerSettings,
+    *,
+    addons: Iterable[MakeServerAddon] = (),
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; `on_listening` receives the URL to call.
 
     Raises StartupError if a part is not available, ClusterError if the API server is too old, RestoredError once etcd
@@ -60,8 +63,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
         certificates = await open_certificates(settings, stack, CertificateStatus(readiness, metrics, logs))
         tasks: list[Coroutine[Any, Any, None]] = []
         why_not_synced: Callable[[], str | None] = _always_ready
-        recorder = _make_recorder(settings, world, metrics, logs)
-        usage = UsageEndpoint(recorder)
+        made = [make(ServerParts(world=world, logs=logs, metrics=metrics)) for make in addons]
         report_refused: Callable[[str], None] = _ignore
         notify_owner: Callable[[OwnerEvent], None] | None = None
         unix_time: Callable[[], float] = time.time
@@ -73,7 +75,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                 shadow_labels.relabel_all()
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig):
-                live = await LiveWorld.connect(kubeconfig, world, stack, metrics=metrics, logs=logs, note=recorder.note)
+                live = await LiveWorld.connect(kubeconfig, world, stack, metrics=metrics, logs=logs, note=_noting(made))
                 leader = Leader(
                     live.connection,
                     world,
@@ -83,15 +85,13 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                     shadow_labels=live.shadow_labels,
                     why_stale=live.why_stale,
                     why_not_serving=readiness.why_not,
-                    accounting=metrics.accounting,
                     is_static=settings.is_static,
                     timing=lease_timing(settings.lease_seconds),
-                    more_tasks=_publishers(live, holder, recorder, logs),
                 )
+                leader.add({"policy": PolicyPublisher(live.connection, holder.in_force, logs).run})
                 _watch_leader(leader, metrics, world)
                 readiness.watch("world", live.why_stale)
                 readiness.watch("ledger", live.why_no_ledger)
-                _record_cluster(live, recorder, usage, holder)
                 ledger, shadow_labels, why_not_synced = live.ledger, live.shadow_labels, live.why_not_synced
                 unix_time = live.connection.unix_time
                 tasks = [
@@ -101,16 +101,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                     leader.run(),
                     leader.events.run(),
                     leader.owner_events.run(),
-                    *_publish_reports(
-                        live,
-                        leader,
-                        holder,
-                        readiness,
-                        certificates,
-                        notifications=Notifications(
-                            live, leader.lease, logs, recorder, metrics=metrics, secrets=settings.notify_secrets
-                        ),
-                    ),
+                    _connect_addons(made, live, leader, holder, readiness, certificates=certificates).run(),
                 ]
                 notify_owner, report_refused = leader.owner_events.take, leader.report_policy_refused
         reviewer = AdmissionReviewer(
@@ -120,7 +111,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
             shadow_labels=shadow_labels,
             unix_time=unix_time,
             notify_owner=notify_owner,
-            on_refusal=recorder.refused,
+            on_refusal=_telling(made),
         )
 
         def apply(policy: Policy) -> None:
@@ -135,7 +126,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
             certificates.renew(),
             keep_time(world, unix_time),
             Watchdog(metrics, logs).run(),
-            recorder.run(),
+            *(task for each in made for task in each.tasks()),
         ]
         app = App(
             reviewer,
@@ -144,7 +135,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
             logs,
             why_not_synced=why_not_synced,
             check_caller=certificates.check_caller,
-            usage=usage if settings.history is not None else None,
+            routes={path: handle for each in made for path, handle in each.routes().items()},
         )
 
         def announce(url: str) -> None:
@@ -165,18 +156,24 @@ def _watch_world(world: World, metrics: Metrics, readiness: Readiness) -> None:
     metrics.watch_readiness(lambda: {name: each.ok for name, each in readiness.conditions().items()})
 
 
-def _make_recorder(settings: ServerSettings, world: World, metrics: Metrics, logs: Logs) -> UsageRecorder:
-    recorder = UsageRecorder(world, logs, path=settings.history, bounds=settings.history_bounds)
-    metrics.accounting.watch(recorder.gpu_seconds, nodes=recorder.nodes, use=recorder.use)
-    recorder.meter.on_start = metrics.accounting.started
-    if settings.history is not None:
-        metrics.watch_history(lambda: recorder.problem, lambda: recorder.dropped)
-    return recorder
+def _noting(addons: Iterable[ServerAddon]) -> Callable[[str, Any, str], None]:
+    """Return what every change of a watched object is passed to."""
+
+    def note(kind: str, found: Any, handle: str) -> None:  # noqa: ANN401 - of any kind
+        for each in addons:
+            each.note(kind, found, handle)
+
+    return note
 
 
-def _record_cluster(live: LiveWorld, recorder: UsageRecorder, usage: UsageEndpoint, holder: PolicyHolder) -> None:
-    recorder.watch(live.why_stale, wait_synced=live.feed.wait_synced, in_force=holder.in_force)
-    usage.rights = CallerRights(live.connection, audience=AUDIENCE)
+def _telling(addons: Iterable[ServerAddon]) -> Callable[[Review, Pod | None, Reason], None]:
+    """Return what every refusal is passed to."""
+
+    def tell(review: Review, pod: Pod | None, reason: Reason) -> None:
+        for each in addons:
+            each.refused(review, pod, reason)
+
+    return tell
 
 
 def _watch_leader(leader: Leader, metrics: Metrics, world: World) -> None:
@@ -191,28 +188,20 @@ def _watch_leader(leader: Leader, metrics: Metrics, world: World) -> None:
     leader.queue.counts.on_wait = queue_metrics.waited
 
 
-def _publishers(
-    live: LiveWorld, holder: PolicyHolder, recorder: UsageRecorder, logs: Logs
-) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return the leader's tasks that publish the state of the cluster."""
-    connection = live.connection
-    return {
-        "policy": PolicyPublisher(connection, holder.in_force, logs).run,
-        "room": RoomPublisher(connection, live.world, why_stale=live.why_stale).run,
-        "usage report": UsagePublisher(connection, recorder).run,
-    }
-
-
-def _publish_reports(
+def _connect_addons(
+    addons: Iterable[ServerAddon],
     live: LiveWorld,
     leader: Leader,
     holder: PolicyHolder,
     readiness: Readiness,
-    certificates: Certificates,
     *,
-    notifications: Notifications,
-) -> list[Coroutine[Any, Any, None]]:
-    """Return what publishes this replica's report, and tells people what the reports of all replicas say."""
+    certificates: Certificates,
+) -> ReplicaReporter:
+    """Give add-ons the cluster and the leader their tasks; return what publishes this replica's report."""
+
+    def of_addons() -> Mapping[str, Any]:
+        return {name: value for each in addons for name, value in each.report().items()}
+
     state = ServerState(
         holder=holder,
         readiness=readiness,
@@ -227,11 +216,23 @@ def _publish_reports(
         world=live.world,
         autoscalers=live.autoscalers,
         left_out=live.feed.left_out,
-        refused=notifications.refused,
-        notify_problems=notifications.notifier.problems,
+        of_addons=of_addons,
     )
     reporter = ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report)
-    return [reporter.run(), *notifications.tasks(reporter, state.report)]
+    cluster = ServedCluster(
+        connection=live.connection,
+        world=live.world,
+        lease=leader.lease,
+        reporter=reporter,
+        why_stale=live.why_stale,
+        wait_synced=live.feed.wait_synced,
+        in_force=holder.in_force,
+        describe=state.report,
+    )
+    for each in addons:
+        each.connected(cluster)
+        leader.add(each.leading())
+    return reporter
 
 
 async def _own_namespace(kubeconfig: Path | None) -> str:

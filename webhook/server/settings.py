@@ -1,6 +1,6 @@
 """Settings of `fairgate serve`: parsed once from the command line, then passed in."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import Final
 
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, CertificateOptions
 from webhook.core.model.policy import Enforcement
-from webhook.history.store import HistoryBounds
 from webhook.http.connections import Bounds
 from webhook.observe.logs import LogFormat
 
@@ -87,8 +86,7 @@ class ServerSettings:
     listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
     `namespace` contains the shared objects of all replicas; None: the pod's own, or that of the kubeconfig.
     `lease_seconds` is how long the leader's Lease must stay unchanged before another replica takes over. `enforce`
-    overrides the policy's. `history` is the file that usage is recorded in, None for no record. `notify_secrets` is the
-    folder of the files that `notify` in the policy names. `is_static`: API servers have the webhooks from files.
+    overrides the policy's. `is_static`: API servers have the webhooks from files.
     """
 
     policy: Path
@@ -104,9 +102,6 @@ class ServerSettings:
     drain_seconds: float = DRAIN_SECONDS
     lease_seconds: int = 15
     enforce: Enforcement | None = None
-    history: Path | None = None
-    history_bounds: HistoryBounds = field(default_factory=HistoryBounds)
-    notify_secrets: Path | None = None
     is_static: bool = False
 
     @property

@@ -11,7 +11,7 @@ from webhook.core.admission.admission import admit
 from webhook.core.model.amounts import TeamName
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Deny
-from webhook.core.world.nameless import ANY, Totals, add_hidden_usage, is_hidden_usage
+from webhook.core.world.hidden_usage import ANY, Totals, add_hidden_usage, is_hidden_usage
 
 A = TeamName("team-a")
 

@@ -5,7 +5,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,19 +14,20 @@ from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import until
 from tests.core.support import make
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.writes.events import OwnerEvent
+from webhook.cluster.writes.events import OwnerEvent, OwnerLookup
 from webhook.core.model.policy import Policy
+from webhook.core.model.policy_addons import NotifyKind
+from webhook.core.reclaim.reclaim_plan import Round
+from webhook.core.reclaim.reclaim_pods import ReclaimPod
+from webhook.evictor.addons import EvictorParts, Leading, MakeEvictorAddon
 from webhook.evictor.cluster_view import ClusterView, EvictorContext
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
-from webhook.evictor.moves.move_reporter import MoveReporter
-from webhook.evictor.moves.mover import Mover
 from webhook.evictor.reporter import EvictionReporter
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects.events import Event
-from webhook.notify.delivery import Item, Subject
-from webhook.observe.evictor import MoveMetrics, ReclaimMetrics
+from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
 HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
@@ -51,7 +52,8 @@ class Stage:
         self.policy = POOR
         self.events: list[Event] = []
         self.notices: list[OwnerEvent] = []
-        self.messages: list[tuple[Subject, Item]] = []
+        self.addons: Sequence[MakeEvictorAddon] = ()
+        self.messages: list[tuple[NotifyKind, ReclaimPod, str]] = []
         self.is_leading = True
         loop, began = asyncio.get_running_loop(), int(time.time())
         self.now: Callable[[], float] = lambda: began + loop.time()
@@ -161,18 +163,29 @@ class Stage:
 
     @asynccontextmanager
     async def leader(self, policy: Policy = POOR):
-        """Lead until the end of the block, where the process ends without cleanup."""
+        """Lead with the stage's add-ons until the end of the block, where the process ends without cleanup."""
         cluster_view, self.metrics = ClusterView(policy, clock=self.now), ReclaimMetrics()
         feed = cluster_view.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
         context = self.context(cluster_view, logs, metrics=self.metrics, why_stale=feed.readiness)
-        moves = MoveReporter(context, MoveMetrics(self.metrics.registry))
-        reporter = EvictionReporter(context, moves=moves)
+        parts = EvictorParts(
+            cluster_view=cluster_view, connection=self.connection, logs=logs, metrics=self.metrics, process="p"
+        )
+        addons = [make(parts) for make in self.addons]
+        reporter = EvictionReporter(context)
         manager = HoldManager(context, reporter, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(context)
-        work = Reclaimer(context, manager, executor, reporter, Mover(context, manager, executor, moves))
-        tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
+        owners = OwnerLookup(self.connection)
+        leading = Leading(context=context, manager=manager, executor=executor, reporter=reporter, owners=owners)
+        more = [task for each in addons for task in each.lead(leading)]
+
+        async def after_round(found: Round) -> None:
+            for each in addons:
+                await each.after_round(found)
+
+        work = Reclaimer(context, manager, executor, reporter, after_round)
+        tasks = [asyncio.create_task(each) for each in (feed.run(), work.run(), *more)]
         try:
             yield manager
         finally:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from tests import builders
 from tests.cluster.support.fake_api import Answer, Body, FakeApi, Slow
@@ -28,7 +27,6 @@ from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.kube.objects import keys
 from webhook.kube.pod.existing import to_resident
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader import leader as leaders
@@ -111,10 +109,9 @@ async def staged(folder, *, guaranteed=4, more_tasks=()):
                 shadow_labels=shadow_labels,
                 why_stale=lambda: stage.why_stale or feed.why_not_synced(),
                 why_not_serving=lambda: None,
-                accounting=GpuTimeMetrics(CollectorRegistry()),
                 timing=QUICK,
-                more_tasks=dict(more_tasks),
             )
+            leader.add(dict(more_tasks))
             background = (
                 feed.run(),
                 leader.run(),

@@ -21,7 +21,8 @@ from webhook.core.model.amounts import Namespace, gpu_number
 from webhook.core.model.decision import Admit, Deny, NotApplicable, Outcome, Retry
 from webhook.core.model.pod import Requester
 from webhook.core.model.reasons import refusal_text
-from webhook.simulation.trial_pods import Simulator, read_template
+from webhook.kube.admission.templates import read_template
+from webhook.kube.admission.trial_pods import Simulator
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 ALICE = Requester("alice")

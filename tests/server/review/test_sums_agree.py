@@ -16,7 +16,8 @@ from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.pod import Requester
 from webhook.core.model.reasons import Code
 from webhook.core.placement.best_nodes import gpu_inventory
-from webhook.simulation.trial_pods import Simulator, read_template
+from webhook.kube.admission.templates import read_template
+from webhook.kube.admission.trial_pods import Simulator
 
 PRODUCT = "nvidia.com/gpu.product"
 WEIGHTS = {"A100-MIG-1g.5gb": Fraction(1, 7), "A100-MIG-3g.20gb": Fraction(3, 7), "A100": Fraction(1)}

@@ -1,187 +1,54 @@
-"""Runs `fairgate defragment`: reads the world, searches moves, prints them.
-
-What the plan of moves reads of a world: the pods that wait, those that may move, and why the others stay.
-"""
+"""Runs `fairgate defragment`: reads the world, searches moves, prints them."""
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import click
 import msgspec
 
 from webhook.cli.defragment.command import Options
-from webhook.cli.explain.reclaim import ClusterDetails, DetailsRequest, Evictions, node_holds_of, read_details
+from webhook.cli.defragment.reading import Fragmented, details_of, gpu_hours, move_report, read_fragmented
+from webhook.cli.explain.outcome import MoveReport, hours_text
 from webhook.cli.grid import Grid, Line, number, print_error
 from webhook.cli.options import columns, is_colored
 from webhook.cli.output import to_data
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import (
-    Objects,
-    Source,
     WorldError,
-    WorldObjects,
     choose_policy,
     describe_world,
     origin_of,
     read_objects,
-    world_of,
 )
 from webhook.core.defragment.candidates import (
     WHY_IT_STAYS,
     WHY_NO_MOVES,
     FreeRoom,
-    Move,
     Moves,
     NotPlanned,
     Room,
-    Stays,
     Target,
-    movable_pods,
 )
 from webhook.core.defragment.targets import (
     Defragmentation,
-    Movement,
     grow,
     imagined,
     make_room,
-    target_in_line,
-    target_of_scheduler,
 )
 from webhook.core.model.amounts import (
-    ONE_GPU,
-    Namespace,
     ResourceName,
-    Uid,
-    Units,
     exact_units,
     format_gpus,
     parse_amount,
     plural,
     plural_gpus,
 )
-from webhook.core.model.decision import as_asked
-from webhook.core.model.pod import NO_UID, Pod
 from webhook.core.model.policy import Policy
-from webhook.core.reclaim.reclaim_pods import ReclaimPod
-from webhook.core.world.world import World
-from webhook.kube.kinds.model import mapping, text
-from webhook.kube.objects.keys import OWN_NAMESPACE
-from webhook.server.settings import LiveCluster
-from webhook.simulation.trial_pods import Template, read_template
-
-_NOT_IN_FILES: Final = "a world file has no Jobs: none was looked at"
-
-
-@dataclass(frozen=True, slots=True)
-class Fragmented:
-    """The input of a plan, how many pods on nodes stay for each reason, and what could not be read."""
-
-    world: World
-    targets: tuple[Target, ...]
-    movement: Movement
-    stays: Mapping[Stays, int]
-    notes: tuple[str, ...]
-
-
-def read_fragmented(
-    found: WorldObjects, policy: Policy, details: ClusterDetails, *, name: str, now: int, per_workload: int
-) -> Fragmented:
-    """Return what a plan is made from. Raises WorldError where not all nodes and pods may be listed."""
-    if not found.coverage.has_names:
-        raise WorldError(f"moves are planned from all nodes and pods: {'; '.join(found.coverage.notes())}")
-    evictions = Evictions.of(found.objects, world_of(found, policy, name=name), details, ())
-    movement, stays = read_movement(found.objects, evictions, now=now, per_workload=per_workload)
-    world, held = evictions.world, evictions.held
-    holds = node_holds_of(found.objects)
-    served = {each.uid for hold in holds for each in hold.beneficiaries}
-    served |= {Uid(place.key) for hold in holds for place in hold.places}
-    targets: list[Target | None] = [
-        target_in_line(each, world, held=held) for each in world.waiting.all() if each.uid not in served
-    ]
-    for written, gpu_pod in _pods(found.objects, evictions):
-        if gpu_pod.pod.node is None and gpu_pod.uid not in served:
-            template = _template(written, gpu_pod, world)
-            targets.append(None if template is None else target_of_scheduler(gpu_pod, template, world, held=held))
-    return Fragmented(world, tuple(filter(None, targets)), movement, stays, details.notes)
-
-
-def read_movement(
-    objects: Objects, evictions: Evictions, *, now: int, per_workload: int
-) -> tuple[Movement, Mapping[Stays, int]]:
-    """Return what moves are possible in a world, and how many pods on nodes stay for each reason."""
-    world, index = evictions.world, evictions.reclaim_index
-    written = {gpu_pod.uid: found for found, gpu_pod in _pods(objects, evictions)}
-    gpu_pods = [each for each in index.on_nodes() if each.uid in written and not each.pod.is_terminating]
-    found = movable_pods(
-        gpu_pods, lambda each: _template(written[each.uid], each, world), index, world, now=now, held=evictions.held
-    )
-    policy = world.policy
-    movement = Movement(
-        fleet=world.fleet,
-        movable=found.pods,
-        now=now,
-        left=found.left,
-        weights=policy.resources,
-        per_workload=per_workload,
-        levels=policy.topology.levels,
-        held=evictions.held,
-    )
-    return movement, found.stays
-
-
-def details_of(source: Source) -> ClusterDetails:
-    """Return the disruption budgets and the failure budgets of the cluster, and what could not be read."""
-    if not isinstance(source, LiveCluster):
-        return ClusterDetails(notes=(_NOT_IN_FILES,))
-    from webhook.cluster.api.client import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
-
-    try:
-        return read_details(source.kubeconfig, DetailsRequest(None, "", OWN_NAMESPACE, reads_failures=True))
-    except ClusterError as error:
-        raise WorldError(str(error)) from error
-
-
-def _pods(objects: Objects, evictions: Evictions) -> Iterator[tuple[Mapping[str, Any], ReclaimPod]]:
-    """Yield the pods that hold GPUs or wait for some, as they are written and as reclaim reads them."""
-    residents = {(pod.namespace, pod.name): pod.uid for pod in evictions.world.pods()}
-    for each in objects:
-        if each.get("kind") == "Pod":
-            metadata = mapping(each.get("metadata"))
-            key = Namespace(text(metadata.get("namespace")) or "default"), text(metadata.get("name"))
-            gpu_pod = evictions.reclaim_index.get(residents.get(key, NO_UID))
-            if gpu_pod is not None:
-                yield each, gpu_pod
-
-
-def _template(written: Mapping[str, Any], gpu_pod: ReclaimPod, world: World) -> Pod | None:
-    """Return a pod as its controller would create it now; None where it cannot be read."""
-    found = read_template(written, namespace=gpu_pod.namespace, world=world)
-    return as_asked(found.pod, world.policy) if isinstance(found, Template) else None
-
 
 # Plans of moves as data: the stable format of `-o json` and `-o yaml`.
-
-
-_HOUR: Final = 3600
-_DIGITS: Final = 3
-_PRECISE: Final = 10
-"""Hours from which on they are shown as a whole number."""
-
-
-class MoveReport(msgspec.Struct, rename="camel"):
-    """A pod that would be evicted, and a node that has room for its replacement now."""
-
-    pod: str
-    team: str
-    tier: str
-    gpus: str
-    from_: Annotated[str, msgspec.Meta(description="its node")] = msgspec.field(name="from")
-    to: Annotated[str, msgspec.Meta(description="a node with room; the webhook may choose another one then")]
-    lost_gpu_hours: Annotated[float, msgspec.Meta(description="work since its last checkpoint, or its start")]
 
 
 class PlaceReport(msgspec.Struct, rename="camel"):
@@ -305,20 +172,6 @@ def _place(place: Moves) -> PlaceReport:
     return PlaceReport(target.name, target.team, _gpus((target,)), place.node, since)
 
 
-def move_report(move: Move) -> MoveReport:
-    """Return a move as data."""
-    victim = move.pod.victim
-    return MoveReport(
-        pod=f"{victim.namespace}/{victim.name}",
-        team=victim.team,
-        tier=move.pod.tier.value,
-        gpus=format_gpus(victim.demand.gpus),
-        from_=victim.node,
-        to=move.to,
-        lost_gpu_hours=gpu_hours(move.lost_work),
-    )
-
-
 def _refused(each: NotPlanned) -> RefusedReport:
     names = [target.name for target in each.targets]
     return RefusedReport(names, _gpus(each.targets), each.cause, WHY_NO_MOVES[each.cause])
@@ -333,16 +186,6 @@ def _free(before: FreeRoom, after: FreeRoom) -> Iterable[FreeReport]:
 
 def _gpus(targets: Iterable[Target]) -> str:
     return format_gpus(exact_units(sum(target.demand.gpus for target in targets)))
-
-
-def gpu_hours(work: Units) -> float:
-    """Return GPU units times seconds as GPU-hours."""
-    return round(float(work) / ONE_GPU / _HOUR, _DIGITS)
-
-
-def hours_text(hours: float) -> str:
-    """Return a number of hours for people."""
-    return f"{hours:,.0f}" if hours >= _PRECISE else f"{hours:.2g}"
 
 
 # Plans of moves as text for terminals.

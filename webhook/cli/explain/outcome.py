@@ -5,12 +5,12 @@ The outcome of a decision with its reasons, and the names of outcomes in explana
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, assert_never
+from typing import Annotated, Final, Literal, assert_never
 
-from webhook.cli.defragment.run import gpu_hours, hours_text
+import msgspec
+
 from webhook.cli.explain.reclaim import ClusterDetails, EvictedFor, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, PodState, Subject
-from webhook.core.defragment.candidates import Move, Room
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.line_rows import QueueRow
 from webhook.core.model.amounts import NodeName, format_gpus, place_text, plural, plural_gpus, span
@@ -70,6 +70,39 @@ def verdict_of(decision: Decision) -> Verdict:
             assert_never(never)
 
 
+# Moves of other pods, which an add-on finds.
+
+
+_PRECISE: Final = 10
+"""Hours from which on they are shown as a whole number."""
+
+
+class MoveReport(msgspec.Struct, rename="camel"):
+    """A pod that would be evicted, and a node that has room for its replacement now."""
+
+    pod: str
+    team: str
+    tier: str
+    gpus: str
+    from_: Annotated[str, msgspec.Meta(description="its node")] = msgspec.field(name="from")
+    to: Annotated[str, msgspec.Meta(description="a node with room; the webhook may choose another one then")]
+    lost_gpu_hours: Annotated[float, msgspec.Meta(description="work since its last checkpoint, or its start")]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomByMoves:
+    """Moves that would make room for a pod on a node, and how much work would be done again."""
+
+    node: str
+    moves: tuple[MoveReport, ...]
+    lost_gpu_hours: float
+
+
+def hours_text(hours: float) -> str:
+    """Return a number of hours for people."""
+    return f"{hours:,.0f}" if hours >= _PRECISE else f"{hours:.2g}"
+
+
 # The explanation of one subject, and the texts that depend on the time: reclaim, evictions, past Events.
 
 
@@ -96,7 +129,7 @@ class ExplainedSubject:
     details: ClusterDetails
     now: int
     line: QueueRow | None = None
-    moves: Room | None = None
+    moves: RoomByMoves | None = None
     are_moves_made: bool = False
     replicas: Replicas | None = None
 
@@ -147,18 +180,13 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             assert_never(never)
 
 
-def move_lines(room: Room, *, are_made: bool) -> Iterator[str]:
+def move_lines(room: RoomByMoves, *, are_made: bool) -> Iterator[str]:
     """Yield which moves of other pods would make room for a pod, what they cost, and who makes them."""
-    moves = room.moves
-    yield f"{plural(len(moves), 'move')} would make room on {room.places[0].node}: {some(map(_move, moves))}"
-    hours = hours_text(gpu_hours(room.lost_work))
+    named = some(f"{move.pod} to {move.to}" for move in room.moves)
+    yield f"{plural(len(room.moves), 'move')} would make room on {room.node}: {named}"
     by_policy = "the evictor makes them once policy's bounds allow it"
     who = by_policy if are_made else "no pod is moved unless an admin evicts it"
-    yield f"{hours} GPU-hours of work would be done again; {who}"
-
-
-def _move(move: Move) -> str:
-    return f"{move.pod.victim.namespace}/{move.pod.victim.name} to {move.to}"
+    yield f"{hours_text(room.lost_gpu_hours)} GPU-hours of work would be done again; {who}"
 
 
 def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, assert_never
 
 import msgspec
 
-from webhook.cli.defragment.run import MoveReport, move_report
-from webhook.cli.explain.outcome import ExplainedSubject, Word, is_announced, verdict_of
+from webhook.cli.explain.outcome import ExplainedSubject, MoveReport, Word, is_announced, verdict_of
 from webhook.cli.explain.subjects import PodState
 from webhook.cli.grid import ReasonReport
 from webhook.core.admission.pod_rules import OldPods
@@ -249,7 +248,7 @@ def report_of(explained: ExplainedSubject) -> ExplanationReport:
         elsewhere=list(explanation.elsewhere),
         update=_update(explanation.update),
         reclaim=_reclaim(explained),
-        moves=None if explained.moves is None else [move_report(move) for move in explained.moves.moves],
+        moves=None if explained.moves is None else list(explained.moves.moves),
         eviction=_eviction(explained),
         replicas=_replicas(explained.replicas),
         line=None if explained.line is None else waiting_report(explained.line),

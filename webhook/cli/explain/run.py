@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 
 import click
 
+from webhook.cli.addons import MOVES, ask
 from webhook.cli.explain.command import Options
 from webhook.cli.explain.outcome import ExplainedSubject, event_lines
 from webhook.cli.explain.reclaim import (
@@ -29,7 +30,6 @@ from webhook.cli.explain.reclaim import (
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import (
-    OtherPods,
     Subject,
     as_whole_gangs,
     find_pod,
@@ -95,7 +95,8 @@ def explain_all(
     is_room_known = reading.coverage.is_room_known
     ample_nodes = None if is_room_known else AmpleNodes(world)
     node_holds, evictions = node_holds_of(reading.objects), None
-    line, others = _Line(found, now), OtherPods(reading.objects, now)
+    line, moves_of = _Line(found, now), ask(MOVES)
+    others = None if moves_of is None else moves_of(reading.objects, now)
     alone: list[tuple[Subject, QueueRow | None, Explanation]] = []
     replicas = {subject.title: _replicas(subject, world) for subject in found.subjects if isinstance(subject, Subject)}
     for subject in found.subjects:
@@ -119,7 +120,7 @@ def explain_all(
                 fresh = world_of(reading, world.policy, name=found.name)
                 evictions = Evictions.of(reading.objects, fresh, found.details, node_holds)
             outlook = evictions.outlook(explanation, uid, now=now)
-            if outlook is None or isinstance(outlook, Impossible):
+            if others is not None and (outlook is None or isinstance(outlook, Impossible)):
                 moves = others.room_for(subject, explanation, evictions)
         explained.append(
             ExplainedSubject(

@@ -9,37 +9,23 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from webhook.cli.defragment.run import read_movement
-from webhook.cli.explain.reclaim import Evictions
-from webhook.cli.world_source import Objects
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.domain_rules import DomainSteps, domain_steps
-from webhook.core.defragment.candidates import Room, Target
-from webhook.core.defragment.targets import Movement, make_room, target_in_line, target_of_scheduler, target_to_come
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.pod_rows import idle_text, stage_text
-from webhook.core.explain.policy_replay import requester_of
 from webhook.core.line.gang_plans import GangPlan
 from webhook.core.model.amounts import GangId, Namespace, Uid, plural
-from webhook.core.model.decision import Admit, Deny, Queue
+from webhook.core.model.decision import Deny
 from webhook.core.model.pod import CONTROLLER
 from webhook.core.world.world import World
+from webhook.kube.admission.templates import Template, read_template
+from webhook.kube.admission.trial_pods import Answer, GangRole, Simulator, judge_whole, waiting_members, waits_for_gang
 from webhook.kube.kinds.kind_row import KindTable, Related
 from webhook.kube.kinds.model import Json, PodSet, Unknown, Workload, listed, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.gang_size import plan_of_workload
-from webhook.simulation.trial_pods import (
-    Answer,
-    GangRole,
-    Simulator,
-    Template,
-    judge_whole,
-    read_template,
-    waiting_members,
-    waits_for_gang,
-)
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -192,46 +178,6 @@ def pods_of_manifests(
                 weights = world.policy.resources
                 plan = plan_of_workload(each, template.pod, kinds=kinds, namespace=namespace, weights=weights)
             yield Subject(f"{title}{role}", home, template, pods.count, plan=plan)
-
-
-# Moves of other pods that would make room for an explained one. Pure.
-
-
-MAX_OBJECTS: Final = 20_000
-"""Objects of a world up to which moves are sought: each pod is read again, which takes 0.1 ms. `fairgate defragment`
-reads more."""
-
-
-class OtherPods:
-    """The other pods of a world, read once, when moves are first sought."""
-
-    def __init__(self, objects: Objects, now: int) -> None:
-        self._objects = objects
-        self._now = now
-        self._movement: Movement | None = None
-
-    def room_for(self, subject: Subject, explanation: Explanation, evictions: Evictions) -> Room | None:
-        """Return moves that would make room for a pod that waits, or would wait, for room; None where it needs none."""
-        if len(self._objects) > MAX_OBJECTS or not isinstance(explanation.decision, Admit | Queue):
-            return None
-        target = _target(subject, explanation, evictions)
-        if target is None:
-            return None
-        if self._movement is None:
-            self._movement, _ = read_movement(self._objects, evictions, now=self._now, per_workload=1)
-        rooms = make_room((target._replace(gang="", domain=None),), self._movement).rooms
-        return next((room for room in rooms if room.moves), None)
-
-
-def _target(subject: Subject, explanation: Explanation, evictions: Evictions) -> Target | None:
-    world, held, pod = evictions.world, evictions.held, explanation.pod
-    if subject.existing is None:
-        return target_to_come(pod, requester_of(pod, explanation.user or ""), world, held=held)
-    uid = Uid(subject.existing.uid)
-    if (waiting := world.waiting.get(uid)) is not None:
-        return target_in_line(waiting, world, held=held)
-    gpu_pod = evictions.reclaim_index.get(uid)
-    return None if gpu_pod is None else target_of_scheduler(gpu_pod, pod, world, held=held)
 
 
 # Manifests whose pods are a gang in line: explained as the leader judges them once all of the pods have come.

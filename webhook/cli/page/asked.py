@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from webhook.cli.defragment.run import read_fragmented
+from webhook.cli.defragment.reading import read_fragmented
 from webhook.cli.defragment.run import report_of as moves_report_of
 from webhook.cli.explain.outcome import eviction_line
 from webhook.cli.explain.reclaim import POD, ClusterDetails, DetailsRequest, EvictedFor, Target, fetch_details
@@ -36,7 +36,7 @@ from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.model.amounts import Uid, printable, shortened
 from webhook.core.model.decision import Deny
 from webhook.core.model.pod import Requester
-from webhook.core.world.nameless import Unnamed
+from webhook.core.world.hidden_usage import Unnamed
 from webhook.core.world.world import World
 from webhook.files import InputError, SnapshotError, Snapshots, TooLongError
 from webhook.history.meter import Recording, interval_of

@@ -23,12 +23,12 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.reasons import refusal_text
 from webhook.core.world.world import World
 from webhook.history.store import HistoryError, ObjectRow, PodRow, PolicyRow, Trace
+from webhook.kube.admission.templates import Template, read_template, under_policy
 from webhook.kube.world_file.world_file import WorldFileError, parse_objects
 from webhook.policy.documents import PolicyError
 from webhook.policy.watch import parse
 from webhook.simulation.engine import Simulation
 from webhook.simulation.task import Task, TaskRecord, TaskState
-from webhook.simulation.trial_pods import Template, read_template, under_policy
 
 _DIGITS: Final = 3
 

@@ -19,12 +19,12 @@ from webhook.core.model.constraints import Constraints, Operator, Requirement
 from webhook.core.model.pod import Pod
 from webhook.core.world.world import World
 from webhook.kube.admission.reviews import ReviewError
+from webhook.kube.admission.templates import Template, read_template
 from webhook.kube.kinds.model import mapping, text
 from webhook.kube.nodes.nodes import to_node
 from webhook.kube.objects import objects
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.review.verdicts import MemoryLedger
-from webhook.simulation.trial_pods import Template, read_template
 
 _AMPLE: Final = 1_000_000_000
 _PODS: Final = 1_000

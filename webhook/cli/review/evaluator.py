@@ -14,6 +14,8 @@ from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
 from webhook.core.model.reasons import LIMIT_CODES, Code, Reason
 from webhook.core.world.world import World
+from webhook.kube.admission.templates import Template, read_template
+from webhook.kube.admission.trial_pods import Answer, GangRole, Simulator, judge_whole, waits_for_gang
 from webhook.kube.kinds.gpu_requests import asking_annotation, unread_request
 from webhook.kube.kinds.kind_row import Related
 from webhook.kube.kinds.model import Budget, BudgetSpentError, PodSet, Unknown, Workload, mapping, text
@@ -22,15 +24,6 @@ from webhook.kube.objects.bounds import shortened
 from webhook.kube.workloads.expand import NOT_JUDGED, expand, judge
 from webhook.kube.workloads.gang_size import plan_of_workload
 from webhook.kube.world_file.stream import Document
-from webhook.simulation.trial_pods import (
-    Answer,
-    GangRole,
-    Simulator,
-    Template,
-    judge_whole,
-    read_template,
-    waits_for_gang,
-)
 
 _MAX_PODS: Final = 1_000_000
 """Pods of a role that are evaluated; further ones would have the outcome of the last."""

@@ -29,9 +29,10 @@ from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Ou
 from webhook.core.model.demand import Demand
 from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.reasons import Code, Reason, cause_of, refusal_text, waits_for
+from webhook.kube.admission.templates import Template
+from webhook.kube.admission.trial_pods import Answer
 from webhook.kube.kinds.model import Budget, BudgetSpentError, PodSet, Workload, mapping, text
 from webhook.kube.world_file.stream import Document
-from webhook.simulation.trial_pods import Answer, Template
 
 _BARE: Final = ""
 """Kind of the controller of pods that have none."""

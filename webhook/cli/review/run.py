@@ -45,7 +45,7 @@ from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Policy
-from webhook.core.world.nameless import is_hidden_usage
+from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.kube.world_file.device_manifests import add_devices
 

@@ -17,7 +17,7 @@ from webhook.core.explain.team_rows import MinimumRow
 from webhook.core.model.amounts import UNASSIGNED, PoolName, TeamName
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.placement.best_nodes import GpuInventory, gpu_inventory
-from webhook.core.world.nameless import Totals
+from webhook.core.world.hidden_usage import Totals
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.files import SnapshotError, Snapshots
 from webhook.page.live.cluster_state import ClusterState

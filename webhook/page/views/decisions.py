@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.model.amounts import gpus_text, printable, shortened
 from webhook.core.model.decision import DecisionAnnotation, read
-from webhook.core.world.nameless import is_hidden_usage
+from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import listed, mapping, text
 from webhook.kube.objects import keys

@@ -2,20 +2,19 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 
 from webhook.http.connections import Bounds, Connections
 from webhook.http.server import connections_of, listening, open_sockets
-from webhook.kube.objects.keys import USAGE_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.handlers import REVIEW_PATHS, Handlers, Readiness
 from webhook.server.http.plain_reviews import PlainHead, ReviewBatch, ReviewConnection, Sender
 from webhook.server.http.replies import HttpError, Reply, RequestTarget, parse_target
-from webhook.server.http.usage_endpoint import UsageEndpoint
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import BACKLOG, BOUNDS, FINISH_SECONDS, Address, ServerSettings, StartupError
 
@@ -23,17 +22,22 @@ CallerCheck = Callable[[asyncio.BaseTransport | None], None]
 """Raises HttpError for a review that the client of a connection may not send."""
 
 
+Handler = Callable[[web.BaseRequest, RequestTarget], Awaitable[web.Response]]
+
+NO_ROUTES: Final[Mapping[str, Handler]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class _Route:
     methods: tuple[str, ...]
-    handle: Callable[[web.BaseRequest, RequestTarget], Awaitable[web.Response]]
+    handle: Handler
 
 
 class App:
     """The endpoints of a reviewer; needs a running event loop. While draining it is unready and closes connections.
 
     `why_not_synced` returns why nothing can be decided yet, None once it can: until then reviews are answered with 503.
-    Without `check_caller` any client may send reviews. `usage` answers for the history.
+    Without `check_caller` any client may send reviews. `routes` answer GET requests, by path.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class App:
         *,
         why_not_synced: Callable[[], str | None],
         check_caller: CallerCheck | None = None,
-        usage: UsageEndpoint | None = None,
+        routes: Mapping[str, Handler] = NO_ROUTES,
     ) -> None:
         self.logs = logs
         self.is_draining = False
@@ -59,8 +63,7 @@ class App:
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),
         }
-        if usage is not None:
-            self._routes[USAGE_PATH] = _Route(("GET",), usage.get)
+        self._routes |= {path: _Route(("GET",), handle) for path, handle in routes.items()}
         readiness.watch("serving", self._why_not_serving)
 
     def drain(self) -> None:

@@ -13,7 +13,6 @@ from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.objects.events import Event, EventReason, ObjectRef
-from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import Logs
 from webhook.observe.processes import LeaderStatus
 from webhook.server.leader.line_waits import WaitPublisher
@@ -34,15 +33,12 @@ RESYNC_SECONDS: Final = 10.0
 RESTART_SECONDS: Final = 5.0
 """Before a task that failed starts again: longer than what it left unfinished may take."""
 
-_NO_TASKS: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = {}
-
 
 class Leader:
     """One candidate and its tasks. Start `run`, `events.run` and `owner_events.run` as tasks.
 
-    `is_static` as of `RegistrationLoop`. `more_tasks` run with its own, each under a name. A task that raises starts
-    again after RESTART_SECONDS: what one object makes of it stops neither the other tasks nor this replica's reviews.
-    `task_failures` counts that by name.
+    `is_static` as of `RegistrationLoop`. A task that raises starts again after RESTART_SECONDS: what one object makes
+    of it stops neither the other tasks nor this replica's reviews. `task_failures` counts that by name.
     """
 
     def __init__(
@@ -56,10 +52,8 @@ class Leader:
         shadow_labels: ShadowLabels,
         why_stale: Callable[[], str | None],
         why_not_serving: Callable[[], str | None],
-        accounting: GpuTimeMetrics,
         is_static: bool = False,
         timing: Timing = DEFAULT_TIMING,
-        more_tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = _NO_TASKS,
     ) -> None:
         identity = own_identity()
         self._has_changed = asyncio.Event()
@@ -91,15 +85,18 @@ class Leader:
         self._logs = logs
         self._tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "registration": self.registration.run,
-            "usage": accounting.run,
             "labels": self._reconcile_on_change,
             "queue": self.queue.run,
             "refusals": self.retrier.watch_refusals,
             "waits": self.waits.run,
-            **more_tasks,
         }
         self.task_failures = dict.fromkeys(self._tasks, 0)
         world.on_usage_changed = self._wake
+
+    def add(self, tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        """Run more tasks while leading, each under a name; before `run`."""
+        self._tasks |= tasks
+        self.task_failures |= dict.fromkeys(tasks, 0)
 
     def _wake(self) -> None:
         self._has_changed.set()

@@ -1,9 +1,9 @@
 """The report of one server: policy, readiness, leadership, certificate, registration, lag behind the ledger."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from webhook import __version__
 from webhook.cluster.ledger.ledger import TeamState
@@ -18,7 +18,6 @@ from webhook.kube.ledger.reports import (
     MAX_NODES,
     MAX_POOLS,
     MAX_TEAMS,
-    RefusedReport,
     ReplicaReport,
     shortened,
 )
@@ -64,8 +63,7 @@ class ServerState:
     world: World
     autoscalers: AutoscalerWatch
     left_out: Callable[[], list[str]]
-    refused: Callable[[], list[RefusedReport]]
-    notify_problems: Callable[[], Iterable[str]]
+    of_addons: Callable[[], Mapping[str, Any]]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the report as of now; `at` is the time of day."""
@@ -94,8 +92,7 @@ class ServerState:
             autoscaling_unsure=shortened(self.autoscalers.why_unsure) if is_leading else "",
             minimums=shortened(minimums_text(self.world)) if is_leading else "",
             left_out=self.left_out(),
-            refused=self.refused(),
-            notify=_listed(self.notify_problems()),
+            **self.of_addons(),
         )
 
 

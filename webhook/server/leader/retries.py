@@ -17,6 +17,7 @@ from webhook.core.admission.refused_owners import MissingPods, RefusedOwner, Ret
 from webhook.core.model.amounts import NodeName, TeamName
 from webhook.core.model.decision import Deny
 from webhook.core.placement.rejecting_nodes import ClosedNode
+from webhook.kube.admission.templates import read_template
 from webhook.kube.kinds.model import Json, Unknown, mapping
 from webhook.kube.kinds.table import kind_table, path_of
 from webhook.kube.nodes.holds import rfc3339
@@ -25,7 +26,6 @@ from webhook.kube.objects.events import Event, EventReason, ObjectRef
 from webhook.kube.pod.outcomes import RefusalEvent, refused_owner, retry_patch
 from webhook.kube.workloads.expand import expand
 from webhook.server.leader.registration_loop import LeaderContext
-from webhook.simulation.trial_pods import read_template
 
 SELECTOR: Final = f"reason={EventReason.REFUSED},reportingComponent=fairgate"
 READ_AT_ONCE: Final = 4

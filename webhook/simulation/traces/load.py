@@ -19,6 +19,7 @@ from webhook.core.model.constraints import MAX_MEMBERS, Gang
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
+from webhook.kube.admission.templates import under_policy
 from webhook.simulation.task import Task
 from webhook.simulation.traces.formats import (
     COLUMNS,
@@ -33,7 +34,6 @@ from webhook.simulation.traces.formats import (
     TraceRows,
     row_of,
 )
-from webhook.simulation.trial_pods import under_policy
 
 DEFAULT_MIX: Final = "1:50,2:20,4:15,8:15"
 SPREAD: Final = 1.0
