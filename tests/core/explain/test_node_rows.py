@@ -61,6 +61,8 @@ def test_partitions_of_a_taken_device_are_not_free():
     place = claims.partitioned()
     place.set_pod(claims.resident("a", claims.SHARING, node="n0"))
     board = board_of(place)
-    whole, parts = (group(board, resource=each) for each in (claims.GPU_CLASS.implicit_resource, claims.MIG_CLASS.implicit_resource))
+    whole, parts = (
+        group(board, resource=each) for each in (claims.GPU_CLASS.implicit_resource, claims.MIG_CLASS.implicit_resource)
+    )
     assert [(each.pieces, each.used, each.free) for each in (whole, parts)] == [(1, 1, 0), (2, 0, 0)]
     assert [[device.shut for device in each.devices] for each in (whole, parts)] == [[0], [2]]

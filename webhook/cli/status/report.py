@@ -4,7 +4,7 @@ Shows each GPU of a node as one or two characters: its team, tier and usage. Rea
 
 A GPU that one pod has is the letter of its team: upper case if the pod is guaranteed, lower case if it borrows. A
 shared GPU is the letter of the team with the largest part, and a bar for its usage. What cannot be used because other
-devices have its counters is a cross.
+devices have its counters is a dash.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +24,7 @@ from webhook.page.views.waiting_row import HolderReport
 _COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "red")
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _DIGITS: Final = "12345678"
+_SHUT: Final = "-"
 _OTHER: Final = "#"
 """The letter of all teams beyond the 26th."""
 
@@ -33,7 +34,7 @@ class GpuPicture:
 
     def __init__(self, teams: Iterable[TeamName], *, is_plain: bool = False) -> None:
         self._letters = _assign_letters(teams)
-        self._free, self._shut, self._bars = (".", "x", _DIGITS) if is_plain else ("·", "×", _BARS)
+        self._free, self._bars = (".", _DIGITS) if is_plain else ("·", _BARS)
 
     @property
     def letters(self) -> Mapping[TeamName, str]:
@@ -49,14 +50,14 @@ class GpuPicture:
         return Text(" ").join([drawn, *over]) if over else drawn
 
     def legend(self, nodes: Iterable[NodeRow]) -> Text:
-        """Explain the letters, and the crosses if these nodes have some."""
+        """Explain the letters, and the dashes if these nodes have some."""
         teams = Text(", ").join(
             Text.assemble((letter.upper(), self._style(team, Tier.GUARANTEED)), f" {team}")
             for team, letter in self._letters.items()
         )
         rest = f"upper case guaranteed, lower preemptible, {self._free} free"
         is_shut = any(device.shut for node in nodes for group in node.groups for device in group.devices)
-        return Text.assemble(teams, "; ", rest, f", {self._shut} taken with others" if is_shut else "")
+        return Text.assemble(teams, "; ", rest, f", {_SHUT} taken with others" if is_shut else "")
 
     def _whole(self, device: DeviceRow) -> Text:
         if not device.allocations:
@@ -75,7 +76,7 @@ class GpuPicture:
         return Text.assemble((letter, self._style(most.team, most.tier)), (bar, self._color(most.team)))
 
     def _empty(self, device: DeviceRow) -> Text:
-        return Text(self._shut if device.shut == device.pieces else self._free, style="dim")
+        return Text(_SHUT if device.shut == device.pieces else self._free, style="dim")
 
     def _letter(self, allocation: HeldPart) -> str:
         letter = self._letters.get(allocation.team, _OTHER)
@@ -239,7 +240,7 @@ class FreeReport(msgspec.Struct, rename="camel"):
 class UnusualReport(msgspec.Struct):
     """GPU pods whose charge may surprise, at one stage of their lives."""
 
-    stage: Annotated[str, msgspec.Meta(description="stalled, overdue or lost")]
+    stage: Annotated[str, msgspec.Meta(description="stalled, overdue, lost or lingering")]
     pods: Annotated[list[str], msgspec.Meta(description="NAMESPACE/NAME")]
     gpus: Annotated[str, msgspec.Meta(description=_GPUS)]
     message: str

@@ -44,7 +44,7 @@ class MapPod(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MapDevice(msgspec.Struct, array_like=True, frozen=True):
-    """One GPU: its pieces, for each pod on it the pod's index in the row and its pieces, and those that none can get."""
+    """One GPU: its pieces, for each pod on it the pod's index in the row and its pieces, and those no pod can get."""
 
     pieces: int
     parts: tuple[tuple[int, int], ...]
