@@ -345,8 +345,8 @@ class Stage(StrEnum):
     still run it: a charge is left of it, for a time. ENDED: no container of it can still run.
     """
 
-    IN_LINE = "in line"
-    RESERVED = "charged in line"
+    IN_LINE = "queued"
+    RESERVED = "charged, queued"
     ADMITTED = "admitted"
     WAITS = "waits for room"
     STALLED = "stalled"
