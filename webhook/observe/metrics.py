@@ -72,7 +72,8 @@ REJECTING: Final = {
 UNUSUAL: Final = {
     "fairgate_unusual_pods_gpus": "GPUs of pods whose charge may surprise, by `stage`: stalled (charged, and something "
     "else than room keeps them off every node), overdue (deleted, and their nodes have not ended them in time), lost "
-    "(the same on lost nodes, so they count for no limit)."
+    "(the same on lost nodes, so they count for no limit), lingering (deleted by force, and their nodes may still run "
+    "them)."
 }
 
 BELOW: Final = {

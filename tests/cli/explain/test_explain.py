@@ -347,3 +347,34 @@ def test_pods_whose_anti_affinity_keeps_a_new_one_off_are_named(run, tmp_path):
     [report] = json.loads(run("pod.json", "-o", "json").stdout)
     want = {"namespace": "serving", "name": "logs", "key": "kubernetes.io/os", "nodes": 1}
     assert report["keptOffBy"] == [want]
+
+
+def test_a_node_whose_devices_are_tainted_says_that_it_is_not_compared(tmp_path):
+    driver = "gpu.nvidia.com"
+    dra = {"apiVersion": "resource.k8s.io/v1"}
+    taints = [{"key": "firmware", "value": "bad", "effect": "NoSchedule"}]
+    pool = {"name": "gpu-a", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{number}", "taints": taints} for number in range(2)]
+    request = {"deviceClassName": driver, "count": 1, "tolerations": [{"operator": "Exists"}]}
+    selects = {"cel": {"expression": f"device.driver == '{driver}'"}}
+    objects = [
+        b.node("gpu-a", gpus=0),
+        {**dra, "kind": "DeviceClass", "metadata": {"name": driver}, "spec": {"selectors": [selects]}},
+        {
+            **dra,
+            "kind": "ResourceSlice",
+            "metadata": {"name": "a"},
+            "spec": {"driver": driver, "nodeName": "gpu-a", "pool": pool, "devices": devices},
+        },
+        {
+            **dra,
+            "kind": "ResourceClaim",
+            "metadata": {"name": "one", "namespace": "vision"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": request}]}},
+        },
+    ]
+    options = sample_world.write(tmp_path, objects)
+    claims = [{"name": "g", "resourceClaimName": "one"}]
+    asks = b.pod("tolerates", containers=[b.container(gpus=0, **SIZE)], resourceClaims=claims)
+    result = CliRunner().invoke(main, ["explain", *options, "-"], input=json.dumps(asks))
+    assert "gpu-a  not compared" in result.stdout, result.output

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests import builders as b
 from tests import forks
 from tests.cli import golden, sample_world
+from tests.core.support import claims
 from webhook.cli.main import main
 from webhook.cli.status.report import GpuPicture, StatusReport, report_of
 from webhook.cli.status.table import Look, to_lines, to_screenful
@@ -55,6 +56,18 @@ def test_a_pods_row_is_complete(board):
     printed = printed_as(board, Look(is_wide=True))
     [row] = [line for line in printed.splitlines() if line.startswith("vision/eval ")]
     assert row.split() == ["vision/eval", "vision", "preemptible", "gpu-2", "gpu", "4"]
+
+
+def test_partitions_of_a_taken_gpu_are_not_drawn_as_free():
+    place = claims.partitioned()
+    place.set_pod(claims.resident("a", claims.SHARING, node="n0"))
+    board = board_of(place)
+    lines = to_lines(board, Look(), source="")
+    [drawn] = [line for line in lines if line.lstrip().startswith("mig ") and line.endswith("0/2")]
+    assert drawn.split() == ["mig", "--", "0/2"]
+    assert any(line.endswith("· free, - taken with others") for line in lines)
+    report = report_of(board, [])
+    assert [[device.shut for device in group.devices] for group in report.nodes[0].gpus] == [[0], [2]]
 
 
 def test_color_changes_no_text(board):

@@ -6,10 +6,8 @@ import pytest
 
 from tests.core.support import claims
 from tests.core.support.make import GPU, node, policy, resident, world
-from webhook.core.devices.slices import ClassCondition, Slice, SliceDevice
 from webhook.core.explain.team_rows import board_of
 from webhook.core.model.amounts import ONE_GPU, ResourceName
-from webhook.core.model.gpu_shares import DeviceClass
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
 SHARED = ResourceName("nvidia.com/gpu.shared")
@@ -60,16 +58,11 @@ def test_more_than_a_nodes_allocatable_is_shown():
 
 
 def test_partitions_of_a_taken_device_are_not_free():
-    mig = DeviceClass("mig", mentions_gpus=True).implicit_resource
-    place = world(policy(resources={claims.GPU_CLASS.implicit_resource: ONE_GPU, mig: ONE_GPU // 2}), [node("n0")])
-    counter = ResourceName("x counter memory")
-    kinds = (("gpu.nvidia.com", 2), *[("mig", 1)] * 2)
-    devices = tuple(SliceDevice("x", {"x/type": kind}, consumes=((counter, size),)) for kind, size in kinds)
-    for kind in ("gpu.nvidia.com", "mig"):
-        place.set_device_class(kind, DeviceClass(kind, mentions_gpus=True), ClassCondition("x/type", kind))
-    place.set_slice("s", Slice("n0", "x/p", 1, devices, counters=((counter, 2),)))
-    place.set_claim(claims.SHARED, claims.spec(1))
+    place = claims.partitioned()
     place.set_pod(claims.resident("a", claims.SHARING, node="n0"))
     board = board_of(place)
-    whole, parts = (group(board, resource=each) for each in (claims.GPU_CLASS.implicit_resource, mig))
+    whole, parts = (
+        group(board, resource=each) for each in (claims.GPU_CLASS.implicit_resource, claims.MIG_CLASS.implicit_resource)
+    )
     assert [(each.pieces, each.used, each.free) for each in (whole, parts)] == [(1, 1, 0), (2, 0, 0)]
+    assert [[device.shut for device in each.devices] for each in (whole, parts)] == [[0], [2]]

@@ -1,7 +1,8 @@
 """Pods whose charge may surprise, for people."""
 
+from tests.core.support.force_deleted import delete_by_force
 from tests.core.support.make import gpus, node, resident, world
-from webhook.core.explain.pod_rows import stage_text, unusual_pods
+from webhook.core.explain.pod_rows import left_text, stage_text, unusual_pods
 from webhook.core.model.pod import Obstacle, Stage, Unbound
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.topology import EVERY_NAMESPACE, AffinityRule
@@ -34,6 +35,20 @@ def test_pods_are_listed_by_their_stage():
         'where they borrow: team-a/stalled (persistentvolumeclaim "data" not found)'
     )
     assert found[Stage.LOST].text.endswith("charged to no team: team-a/lost (n1)")
+
+
+def test_what_a_pod_deleted_by_force_left_is_listed_until_it_ends_and_named_by_the_name_of_the_pod():
+    place = there()
+    (left,) = delete_by_force(place, resident(4, uid="ghost", node="n0", is_acknowledged=True))
+    (found,) = unusual_pods(place)
+    assert (found.stage, found.gpus, [pod.name for pod in found.pods]) == (Stage.LINGERING, gpus(4), ["ghost"])
+    assert found.text.endswith("charged, as borrowed, for their grace periods: team-a/ghost (n0)")
+    assert left_text("team-a", "ghost", place) == (
+        "it was deleted by force, and node n0 may still run it: it stays charged with 4 GPUs for its grace period"
+    )
+    assert left_text("team-b", "ghost", place) == ""
+    place.drop_reservation(left.pod.uid)
+    assert (list(unusual_pods(place)), left_text("team-a", "ghost", place)) == ([], "")
 
 
 def test_of_many_pods_the_first_are_named():

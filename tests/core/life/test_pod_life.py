@@ -54,7 +54,13 @@ def test_a_deleted_pod_without_a_node_never_runs():
 def test_what_may_still_run_is_charged_and_takes_room():
     """No stage in which a kubelet may hand out devices is free of charge, but that of a lost node."""
     rooms = {room: {each for each, terms in TERMS.items() if terms.room is room} for room in RoomUse}
-    assert rooms[RoomUse.TAKEN] == {Stage.BOUND, Stage.ENDING, Stage.OVERDUE, Stage.LOST}
+    assert rooms[RoomUse.TAKEN] == {
+        Stage.BOUND,
+        Stage.ENDING,
+        Stage.OVERDUE,
+        Stage.LOST,
+        Stage.LINGERING,
+    }
     assert rooms[RoomUse.PROMISED] == {Stage.RESERVED, Stage.ADMITTED, Stage.WAITS, Stage.STALLED}
     charged = {each for each, terms in TERMS.items() if terms.is_charged}
     assert charged == (rooms[RoomUse.TAKEN] | rooms[RoomUse.PROMISED]) - {Stage.LOST}

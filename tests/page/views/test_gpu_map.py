@@ -4,6 +4,7 @@ import msgspec
 
 from tests import builders as b
 from tests.cli import sample_world
+from tests.core.support import claims
 from tests.page.support.pages import policy_of, state_of
 from webhook.page.views.gpu_map import RowReader, by_fragmentation, encode, holders_of, seen_by
 from webhook.page.views.teams import EVERYTHING, Viewer
@@ -105,6 +106,17 @@ def test_the_most_fragmented_nodes_come_first_and_full_ones_last():
     open_again = state_of(sample_world.objects())
     order = [row.node for row in by_fragmentation(list(rows_of(open_again).values()))]
     assert order.index("gpu-10") < order.index("t4-1") < order.index("gpu-2")
+
+
+def test_partitions_of_a_taken_gpu_are_free_for_no_pod():
+    place = claims.partitioned()
+    place.set_pod(claims.resident("a", claims.SHARING, node="n0"))
+    [row] = [RowReader(place).row(node) for node in place.fleet.nodes()]
+    whole, parts = row.groups
+    assert [(device.pieces, device.shut) for group in (whole, parts) for device in group.devices] == [(1, 0), (2, 2)]
+    assert row.free == 0
+    seen = seen_by(row, Viewer("nina", frozenset({"nlp"}), nodes=True))
+    assert {device.shut for group in seen.groups for device in group.devices} == {0}, "it would tell what others have"
 
 
 def test_free_is_in_gpus_whatever_the_pieces_are():

@@ -47,6 +47,7 @@ from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import WorldObjects, choose_policy, describe_world, origin_of, read_objects, world_of
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
 from webhook.core.explain.line_rows import EarlierWaits, QueueReader, QueueRow
+from webhook.core.explain.pod_rows import left_text
 from webhook.core.explain.policy_replay import requester_of
 from webhook.core.model.amounts import NodeName, Uid, printable
 from webhook.core.model.decision import Deny, Queue, as_asked
@@ -286,9 +287,15 @@ def _pod(name: str, reading: WorldObjects, options: Options, world: World, detai
         return subject_of_pod(pod, namespace=options.namespace, world=world)
     if not reading.coverage.covers("pods", options.namespace):
         raise _NothingToExplainError(f"you may not list the pods of namespace {options.namespace}")
+    left = left_text(options.namespace, name, world)
     if details.events:
         past = event_lines(details.events, now=time.time())
-        raise _NothingToExplainError(f"pod {options.namespace}/{name} has ended or was deleted; its Events:", past)
+        gone = left and f": {left}"
+        raise _NothingToExplainError(
+            f"pod {options.namespace}/{name} has ended or was deleted{gone}; its Events:", past
+        )
+    if left:
+        raise _NothingToExplainError(f"there is no pod {options.namespace}/{name}: {left}")
     raise _NothingToExplainError(f"there is no pod {name} in namespace {options.namespace}; try -n NAMESPACE")
 
 

@@ -191,9 +191,11 @@ def _pool(step: PoolStep) -> list[Part]:
         parts_of = number("lost to pods to come", goes=3), number("tiers mixed", goes=2), number("left over", goes=1)
         table = Grid("best", number("cost"), *parts_of, heading_style="dim")
         for name, cost in found.best:
-            left = None if cost is None else cost.gpus_left + cost.cpu_left
-            costs = (None,) * 4 if cost is None or left is None else (sum(cost), cost.useless, cost.mixing, left)
-            table.add_row(Text(name), *[Text("" if each is None else f"{in_gpus(each):.3f}") for each in costs])
+            if cost is None:  # as where all devices are tainted, and the pod tolerates that
+                table.add_row(Text(name), Text("not compared"), *[Text()] * len(parts_of))
+                continue
+            costs = sum(cost), cost.useless, cost.mixing, cost.gpus_left + cost.cpu_left
+            table.add_row(Text(name), *[Text(f"{in_gpus(each):.3f}") for each in costs])
         parts.append(table)
     parts += [Text(f"{len(names)}: {cause}: {some(names)}") for cause, names in found.filtered]
     if step.node_step is not None:

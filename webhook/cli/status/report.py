@@ -3,7 +3,8 @@
 Shows each GPU of a node as one or two characters: its team, tier and usage. Readable without color.
 
 A GPU that one pod has is the letter of its team: upper case if the pod is guaranteed, lower case if it borrows. A
-shared GPU is the letter of the team with the largest part, and a bar for its usage.
+shared GPU is the letter of the team with the largest part, and a bar for its usage. What cannot be used because other
+devices have its counters is a dash.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from webhook.page.views.waiting_row import HolderReport
 _COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "red")
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _DIGITS: Final = "12345678"
+_SHUT: Final = "-"
 _OTHER: Final = "#"
 """The letter of all teams beyond the 26th."""
 
@@ -47,30 +49,34 @@ class GpuPicture:
         drawn = Text(" " if is_shared else "").join(cells)
         return Text(" ").join([drawn, *over]) if over else drawn
 
-    def legend(self) -> Text:
-        """Explain the letters."""
+    def legend(self, nodes: Iterable[NodeRow]) -> Text:
+        """Explain the letters, and the dashes if these nodes have some."""
         teams = Text(", ").join(
             Text.assemble((letter.upper(), self._style(team, Tier.GUARANTEED)), f" {team}")
             for team, letter in self._letters.items()
         )
         rest = f"upper case guaranteed, lower preemptible, {self._free} free"
-        return Text.assemble(teams, "; ", rest)
+        is_shut = any(device.shut for node in nodes for group in node.groups for device in group.devices)
+        return Text.assemble(teams, "; ", rest, f", {_SHUT} taken with others" if is_shut else "")
 
     def _whole(self, device: DeviceRow) -> Text:
         if not device.allocations:
-            return Text(self._free, style="dim")
+            return self._empty(device)
         [allocation] = device.allocations
         return Text(self._letter(allocation), style=self._style(allocation.team, allocation.tier))
 
     def _shared(self, device: DeviceRow) -> Text:
         if not device.allocations:
-            return Text(self._free * 2, style="dim")
+            return Text("").join([self._empty(device)] * 2)
         most = _largest(device.allocations)
         level = min(len(self._bars), -(-device.used * len(self._bars) // max(1, device.pieces)))
         bar = self._bars[level - 1]
         teams = {allocation.team for allocation in device.allocations}
         letter = self._letter(most) if len(teams) == 1 else "*"
         return Text.assemble((letter, self._style(most.team, most.tier)), (bar, self._color(most.team)))
+
+    def _empty(self, device: DeviceRow) -> Text:
+        return Text(_SHUT if device.shut == device.pieces else self._free, style="dim")
 
     def _letter(self, allocation: HeldPart) -> str:
         letter = self._letters.get(allocation.team, _OTHER)
@@ -161,11 +167,14 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     starting_gpus: Annotated[str, msgspec.Meta(description="the part of `used` of these; left out if none")] = ""
 
 
-class DeviceReport(msgspec.Struct):
+class DeviceReport(msgspec.Struct, omit_defaults=True):
     """One GPU, or one instance of a partitioned GPU."""
 
     pieces: Annotated[int, msgspec.Meta(description="1 for a whole GPU, otherwise its number of shares")]
     holders: list[HeldPart]
+    shut: Annotated[
+        int, msgspec.Meta(description="pieces that cannot be used, as other devices have their counters; left out if 0")
+    ] = 0
 
 
 class DeviceGroupReport(msgspec.Struct, rename="camel"):
@@ -231,7 +240,7 @@ class FreeReport(msgspec.Struct, rename="camel"):
 class UnusualReport(msgspec.Struct):
     """GPU pods whose charge may surprise, at one stage of their lives."""
 
-    stage: Annotated[str, msgspec.Meta(description="stalled, overdue or lost")]
+    stage: Annotated[str, msgspec.Meta(description="stalled, overdue, lost or lingering")]
     pods: Annotated[list[str], msgspec.Meta(description="NAMESPACE/NAME")]
     gpus: Annotated[str, msgspec.Meta(description=_GPUS)]
     message: str
@@ -362,7 +371,7 @@ def _node(node: NodeRow) -> NodeReport:
 
 
 def _group(group: DeviceGroup) -> DeviceGroupReport:
-    devices = [DeviceReport(device.pieces, list(device.allocations)) for device in group.devices]
+    devices = [DeviceReport(device.pieces, list(device.allocations), device.shut) for device in group.devices]
     return DeviceGroupReport(group.resource, group.pieces, group.used, devices, group.is_packed)
 
 

@@ -55,7 +55,7 @@ def to_lines(board: Board, look: Look, *, source: str) -> list[str]:
     if board.nodes:
         shown = board.nodes[: look.nodes]
         screen.show(_nodes(board, shown, picture, look), *_rest(len(board.nodes) - len(shown), "node", look))
-        screen.show(picture.legend())
+        screen.show(picture.legend(shown))
         if look.is_wide and len(pods := _pods(shown)):
             screen.show("", pods)
         if board.free:

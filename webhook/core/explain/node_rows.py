@@ -6,7 +6,7 @@ The names are those of the field; the definitions are Fairgate's own (docs/usage
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -172,10 +172,14 @@ class HeldPart:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """One GPU, or one instance of a partitioned GPU; a whole GPU has a single piece."""
+    """One GPU, or one instance of a partitioned GPU; a whole GPU has a single piece.
+
+    `shut` are the pieces that no pod has, and none can get: other devices have the counters that they share.
+    """
 
     pieces: int
     allocations: tuple[HeldPart, ...] = ()
+    shut: int = 0
 
     @property
     def used(self) -> int:
@@ -190,7 +194,7 @@ class DeviceGroup:
     `over` are pieces that pods have beyond the node's allocatable ones. `is_packed`: it is known which device a pod's
     share is on, and each device is a GPU; otherwise pieces are only counted, and shown in the order of the pods' names.
     `weight` are the GPU units of one piece then. `promised` are pieces for pods that were sent here and are on no node
-    yet, `shut` those whose counters other devices have.
+    yet.
     """
 
     resource: ResourceName
@@ -199,7 +203,6 @@ class DeviceGroup:
     is_packed: bool = False
     weight: Units = 0
     promised: int = 0
-    shut: int = 0
 
     @property
     def pieces(self) -> int:
@@ -213,8 +216,8 @@ class DeviceGroup:
 
     @property
     def free(self) -> int:
-        """Pieces that no pod has, and none is promised."""
-        return max(0, self.pieces - self.used - self.promised - self.shut)
+        """Pieces that no pod has, none is promised, and a new pod can get."""
+        return max(0, self.pieces - self.used - self.promised - sum(device.shut for device in self.devices))
 
     @property
     def free_units(self) -> Units:
@@ -280,11 +283,21 @@ def _group(node: Node, resource: ResourceName, pods: list[Resident], world: Worl
     in_order = [allocation for _, allocation in allocations]
     weight = weight_at(resource, node.slice, world.policy.resources)
     offered = node.allocatable.get(resource, 0)
-    by_name = _by_name(_sizes(node, resource, offered, world), in_order)
-    shut = 0
+    devices, over = _by_name(_sizes(node, resource, offered, world), in_order)
     if (open_pieces := _open_pieces(node, resource, world)) is not None:
-        shut = max(0, offered - sum(part.pieces for part in in_order) - promised - open_pieces)
-    return DeviceGroup(resource, *by_name, weight=weight, promised=promised, shut=shut)
+        shut = offered - sum(part.pieces for part in in_order) - promised - open_pieces
+        devices = _with_shut(devices, max(0, shut))
+    return DeviceGroup(resource, devices, over, weight=weight, promised=promised)
+
+
+def _with_shut(devices: tuple[DeviceRow, ...], pieces: int) -> tuple[DeviceRow, ...]:
+    """Return devices so many free pieces of which are shut, the last first, as pods are shown on the first."""
+    found = []
+    for device in reversed(devices):
+        shut = min(pieces, device.pieces - device.used)
+        pieces -= shut
+        found.append(replace(device, shut=shut))
+    return tuple(reversed(found))
 
 
 def _open_pieces(node: Node, resource: ResourceName, world: World) -> int | None:

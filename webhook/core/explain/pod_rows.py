@@ -117,6 +117,7 @@ _WHAT: Final = {
     "they borrow",
     Stage.OVERDUE: "past the time that their nodes had to end them: charged until their nodes report that",
     Stage.LOST: "past their deletion deadlines on lost nodes: charged to no team",
+    Stage.LINGERING: "deleted by force, which their nodes may still run: charged, as borrowed, for their grace periods",
 }
 
 _UNSEEN: Final = "a pod of another namespace, which users who may list all pods see here,"
@@ -168,6 +169,17 @@ def stage_text(pod: Resident, stage: Stage, world: World) -> str:
             return "it is deleted and its node is lost: it is charged to no team"
         case _:
             return ""
+
+
+def left_text(namespace: str, name: str, world: World) -> str:
+    """Return that a pod which is gone is still charged, "" if it is not: it was deleted by force."""
+    found = (pod for pod in map(world.pod, world.stages.unusual) if pod is not None)
+    left = next((pod for pod in found if (pod.namespace, pod.name) == (namespace, name)), None)
+    if left is None or world.stages.of(left.uid) is not Stage.LINGERING:
+        return ""
+    node = f"node {left.node} may still run it" if left.node else "no kubelet had reported anything of it"
+    gpus = plural_gpus(left.demand.gpus)
+    return f"it was deleted by force, and {node}: it stays charged with {gpus} for its grace period"
 
 
 def _named(pod: Resident) -> str:

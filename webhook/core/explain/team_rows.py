@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from webhook.core.explain.node_rows import DeviceGroup, HeldPart, NodeRow, node_row
+from webhook.core.explain.node_rows import DeviceGroup, DeviceRow, HeldPart, NodeRow, node_row
 from webhook.core.explain.pod_rows import IdlePods, UnusualPods, idle_pods, unusual_pods
 from webhook.core.model.amounts import (
     PODS,
@@ -385,5 +385,6 @@ def _without_borrowers(group: DeviceGroup, protected: frozenset[str]) -> DeviceG
     def stays(allocation: HeldPart) -> bool:
         return allocation.tier is Tier.GUARANTEED or allocation.pod in protected
 
-    devices = tuple(replace(device, allocations=tuple(filter(stays, device.allocations))) for device in group.devices)
-    return replace(group, devices=devices, shut=0)
+    kept = (tuple(filter(stays, device.allocations)) for device in group.devices)
+    devices = tuple(DeviceRow(device.pieces, held) for device, held in zip(group.devices, kept, strict=True))
+    return replace(group, devices=devices)

@@ -341,7 +341,8 @@ class Stage(StrEnum):
     it yet. WAITS: no node has room for it, or no node is there that it may use. STALLED: something else than room
     keeps it off every node, such as a volume that does not exist, or another controller's gate. BOUND: it starts or
     runs on a node. ENDING: it is deleted, and its node has time to end it. OVERDUE: its node had time to end it and
-    has not reported that. LOST: the same on a node that is lost. ENDED: no container of it can still run.
+    has not reported that. LOST: the same on a node that is lost. LINGERING: it was deleted by force, and its node may
+    still run it: a charge is left of it, for a time. ENDED: no container of it can still run.
     """
 
     IN_LINE = "queued"
@@ -353,6 +354,7 @@ class Stage(StrEnum):
     ENDING = "ending"
     OVERDUE = "overdue"
     LOST = "lost"
+    LINGERING = "lingering"
     ENDED = "ended"
 
 
@@ -402,6 +404,7 @@ TERMS: Final[Mapping[Stage, Terms]] = {
     Stage.ENDING: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.SHORTEN),
     Stage.OVERDUE: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.SHORTEN),
     Stage.LOST: Terms(is_charged=False, room=RoomUse.TAKEN, removal=RemovalWay.NEVER),
+    Stage.LINGERING: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.NEVER),
     Stage.ENDED: Terms(is_charged=False, room=RoomUse.NONE, removal=RemovalWay.NEVER),
 }
 

@@ -398,7 +398,7 @@ def _no_pod_listener(_uid: Uid) -> None:
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """The taint by which an admin says that a node is shut down: Kubernetes then deletes its pods by force."""
 
-UNUSUAL: Final = frozenset({Stage.STALLED, Stage.OVERDUE, Stage.LOST})
+UNUSUAL: Final = frozenset({Stage.STALLED, Stage.OVERDUE, Stage.LOST, Stage.LINGERING})
 """The stages at which the charge of a pod may surprise people."""
 
 
@@ -458,6 +458,11 @@ class PodStages:
             self._deleted[pod.uid] = pod.deadline
             heappush(self._deadlines, (pod.deadline, pod.uid))
         return PodPlace(stage, pod.node)
+
+    def note_left(self, uid: Uid) -> Stage:
+        """Note that a charge is what a pod deleted by force left; return its stage."""
+        self.unusual[uid] = Stage.LINGERING
+        return Stage.LINGERING
 
     def refresh(self, uids: Iterable[Uid]) -> None:
         """Charge pods and take their room by their stages now."""

@@ -19,7 +19,7 @@ from webhook.core.model.constraints import DomainRequest, Tier
 from webhook.core.model.decision import Charge
 from webhook.core.model.gpu_shares import DeviceClass
 from webhook.core.model.node import Autoscaler, Node
-from webhook.core.model.pod import NO_LABELS, NamespaceFacts, Pod, PriorityTriple, Resident
+from webhook.core.model.pod import NO_LABELS, NamespaceFacts, Pod, PriorityTriple, Resident, Stage
 from webhook.core.model.policy import Policy
 from webhook.core.placement.pod_counts import PodCounts
 from webhook.core.placement.rejecting_nodes import AbsentNodes, RejectingNodes
@@ -333,7 +333,9 @@ class World:
         elif isinstance(self._assumed.setdefault(uid, UNSEEN), Unseen) and is_counted and uid not in self._pods:
             if not flight.lingers:
                 self.tentative.consume(self.fleet, flight.node, flight.pod)
-            self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
+            stage = self.stages.note_left(uid) if flight.is_left else Stage.ADMITTED
+            record = PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True, stage=stage)
+            self._charged.add(record, flight.charge)
         self.waiting.keep_room(uid)
 
     def what_if(self) -> AbstractContextManager[Callable[[InFlightCharge], None]]:
@@ -348,6 +350,7 @@ class World:
         record = self._pods.get(uid)
         if record is not None and record.is_reserved:
             self._charged.end_reservation(uid, now=self.now)
+            self.stages.forget(uid)
             self.rejecting_nodes.give_up(record.node, record.pod.namespace, uid)
         self.waiting.keep_room(uid)
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from aiohttp import web
 
+from webhook.core.explain.pod_rows import left_text
 from webhook.core.model.amounts import gpu_number
 from webhook.core.placement.best_nodes import GpuInventory
 from webhook.files import SnapshotError
@@ -255,6 +256,7 @@ class ViewPages:
             earlier="" if waiting is None else earlier_cell(waiting),
             namespace=namespace,
             name=name,
+            left=left_text(namespace, name, self._state.world) if viewer.sees(namespace) and found is None else "",
         )
 
     async def _in_line(self, namespace: str, name: str, viewer: Viewer) -> WaitingReport | None:

@@ -44,10 +44,11 @@ class MapPod(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MapDevice(msgspec.Struct, array_like=True, frozen=True):
-    """One GPU: its pieces, and for each pod on it the pod's index in the row and its pieces."""
+    """One GPU: its pieces, for each pod on it the pod's index in the row and its pieces, and those no pod can get."""
 
     pieces: int
     parts: tuple[tuple[int, int], ...]
+    shut: int = 0
 
 
 class MapGroup(msgspec.Struct, array_like=True, frozen=True):
@@ -141,7 +142,7 @@ def _pods(with_gpus: Iterable[Resident], row: NodeRow) -> Iterator[MapPod]:
 
 def _group(group: DeviceGroup, index: dict[str, int]) -> MapGroup:
     devices = tuple(
-        MapDevice(device.pieces, tuple((index[part.pod], part.pieces) for part in device.allocations))
+        MapDevice(device.pieces, tuple((index[part.pod], part.pieces) for part in device.allocations), device.shut)
         for device in group.devices
     )
     return MapGroup(group.resource, group.is_packed, group.over, devices, gpu_number(group.weight))

@@ -17,7 +17,7 @@ const KEYS = {
 /** The GPUs of a row one after another: each with its resource, its parts, and how much of a GPU it is. */
 export function devices(row) {
   return row.groups.flatMap(([resource, isPacked, over, list, piece]) =>
-    list.map(([pieces, parts]) => ({ resource, isPacked, over, pieces, parts, gpus: piece ? pieces * piece : 1 })),
+    list.map(([pieces, parts, shut]) => ({ resource, isPacked, over, pieces, parts, shut, gpus: piece ? pieces * piece : 1 })),
   );
 }
 

@@ -106,7 +106,7 @@ function paintDevice({ pen, device, row, x, y, cell, palette, looks, before, isD
   pen.globalAlpha = isDimmed || (written && looks.isTeamDimmed(written[5])) ? DIMMED : 1;
   if (written && cell >= LETTERS_FROM) write(pen, written, { x, y, cell, palette, looks, isHaloed: own < 0 || written[6] });
   pen.globalAlpha = isDimmed || looks.isAnyTeamDimmed ? 2 * DIMMED : 1;
-  if (used < device.pieces) paintFree(pen, row, x, y, cell, palette);
+  if (used < device.pieces) paintFree(pen, device.shut === device.pieces ? { state: "shut" } : row, x, y, cell, palette);
   pen.globalAlpha = 1;
 }
 

@@ -38,7 +38,7 @@ export class Picture {
     let free = 0;
     for (const { row, cells } of this.group.nodes) {
       all += gpusOf(cells);
-      free += row.state || row.held ? 0 : gpusOf(cells.filter((cell) => !cell.parts.length));
+      free += row.state || row.held ? 0 : gpusOf(cells.filter((cell) => !cell.parts.length && !cell.shut));
     }
     const sums = `${counted(this.group.nodes.length.toLocaleString("en"), "node")}, ${counted(rounded(all), "GPU")}`;
     const text = `: ${sums}${isPartial ? "" : `, ${rounded(free)} wholly free`}`;
@@ -117,7 +117,7 @@ export class Picture {
 
 function describe({ row, cells }, index) {
   const device = cells[index];
-  const free = device.pieces - device.parts.reduce((sum, [, pieces]) => sum + pieces, 0);
+  const free = device.pieces - device.shut - device.parts.reduce((sum, [, pieces]) => sum + pieces, 0);
   const gpus = (pieces) => counted(rounded((pieces / device.pieces) * device.gpus), "GPU");
   const isWhole = device.pieces === 1 && device.gpus === 1;
   const state = row.state ? ` (${row.state})` : row.held ? " (held for reclaim)" : "";
@@ -130,5 +130,6 @@ function describe({ row, cells }, index) {
     return `${namespace}/${name}, team ${team}, ${isPreemptible ? "preemptible" : "guaranteed"}${of}${by ? `, of ${by}` : ""}${from}`;
   });
   if (free) found.push(isWhole ? "free" : `${gpus(free)} free`);
+  if (device.shut) found.push(`${isWhole ? "" : `${gpus(device.shut)} `}taken with other devices`);
   return `${row.node}${state}, ${device.resource} ${index + 1} of ${cells.length}: ${found.join("; ")}`;
 }
