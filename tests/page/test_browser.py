@@ -123,6 +123,23 @@ def test_a_pod_that_comes_and_goes_is_seen_at_once_without_loading_the_page(look
     page.wait_for_function("old => document.querySelector('#map h2').textContent === old", arg=heading)
 
 
+def test_the_page_of_a_pod_follows_it_until_it_ends(look, site):
+    opened = look("/")
+    page = opened.page
+    with pod_on(site, "starting", "t4-1"):
+        page.goto(f"{site.base}/explain?namespace=vision&name=starting")
+        page.wait_for_function(LIVE)
+        page.wait_for_selector("#pod .state.bound")
+        running = dict(site.state.reading.objects.get("Pod", "vision/starting"), kind="Pod")
+        running["status"] = {"phase": "Running", "startTime": "2026-11-22T09:00:10Z"}
+        site.call(lambda: (site.state.reading.objects.set(running), site.state.touch()))
+        page.wait_for_selector("#pod .state.running")
+        site.call(lambda: (site.state.reading.objects.remove("Pod", "vision/starting"), site.state.touch()))
+        page.wait_for_selector("text=There is no such pod with GPUs that you may see")
+        opened.errors.clear()  # 404 is how it is said
+        assert page.evaluate("performance.getEntriesByType('navigation').length") == 1
+
+
 def test_the_map_is_read_by_keyboard_and_pointer_and_leads_to_the_pod(look):
     page = look("/").page
     page.select_option("#map-group", "")

@@ -9,11 +9,15 @@ from urllib.parse import quote
 import pytest
 
 from tests.cli import sample_world
+from tests.cluster.support.stores import write_kubeconfig
 from tests.page.support.pages import policy_of, served, state_of
 from tests.page.views.test_teams import idle_state, scaled_state
+from webhook.cli.page.asked import Cluster, CommandAnswers
 from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
 from webhook.core.model.amounts import ONE_GPU
-from webhook.page.views.teams import Point
+from webhook.files import Snapshots
+from webhook.page.live.readable import Readable
+from webhook.page.views.teams import EVERYTHING, Point
 from webhook.page.views.waiting_row import COLUMNS
 
 
@@ -152,3 +156,12 @@ def test_the_teams_view_has_the_workloads_that_are_to_keep_some_replicas():
 
 def test_without_a_minimum_the_teams_view_has_no_such_table(page):
     assert "Minimums of replicas" not in page.get("/teams")[1]
+
+
+async def test_a_pod_is_explained_while_the_api_server_is_away(tmp_path):
+    state = state_of()
+    away = Cluster(write_kubeconfig(tmp_path / "config", "http://127.0.0.1:9"))
+    answers = CommandAnswers(state, Snapshots(seconds=60), cluster=away)
+    found = await answers.explain("nlp", "later", Readable(state, EVERYTHING))
+    assert found.is_queued
+    assert "Events, budgets and the evictor's Lease were not read" in found.text

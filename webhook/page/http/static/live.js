@@ -67,15 +67,16 @@ async function answered() {
   }
 }
 
-/** The parts of the page that the server renders, fetched together, at most every few seconds. */
+/** The parts of the page that the server renders, fetched together, at most every few seconds and a tenth of the time. */
 const parts = [...document.querySelectorAll("[data-live]")].map((element) => element.id);
 const seconds = Math.min(...[...document.querySelectorAll("[data-live]")].map((element) => Number(element.dataset.live)));
 let planned = 0;
 let last = performance.now();
+let took = 0;
 
 function refresh() {
   if (planned || !parts.length) return;
-  planned = setTimeout(fetchParts, Math.max(0, last + seconds * 1000 - performance.now()));
+  planned = setTimeout(fetchParts, Math.max(0, last + Math.max(seconds * 1000, 10 * took) - performance.now()));
 }
 
 /** Fetch the parts again at once, as after another choice of the viewer. */
@@ -87,13 +88,15 @@ export function refreshSoon() {
 function fetchParts() {
   const request = new XMLHttpRequest();
   request.responseType = "document";
+  const start = performance.now();
   request.open("GET", location.href);
   request.onload = () => {
-    if (request.status === 200) parts.forEach((id) => show(document.getElementById(id), request.response.getElementById(id)));
+    if (request.status === 200 || request.status === 404) parts.forEach((id) => show(document.getElementById(id), request.response.getElementById(id)));
     else if (request.status === 401 || request.status === 403) broken();
   };
   request.onloadend = () => {
     last = performance.now();
+    took = last - start;
     planned = 0;
   };
   request.send();
