@@ -12,10 +12,10 @@ from webhook.page.access.access import (
     OF_CLIENT,
     SESSIONS,
     SESSIONS_OF_ONE,
+    UNREACHABLE_SECONDS,
     Caller,
     Origin,
     TokenAuthenticator,
-    UNREACHABLE_SECONDS,
     TooManySignInsError,
     UrlAuthenticator,
 )

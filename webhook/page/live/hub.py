@@ -241,7 +241,6 @@ LATE_SECONDS: Final = 5.0
 
 _POLL_SECONDS: Final = 0.05
 _LONGEST: Final = 160
-_NAMED: Final = 3
 READING: Final = "The cluster is being read. Load this page again in a few seconds."
 _NO_EVENTS: Final = "decisions are those on existing pods: you may not list Events in all namespaces"
 _log: Final = logging.getLogger(__name__)
@@ -275,7 +274,7 @@ class Behind:
         if self._clock() - self._since < LATE_SECONDS:
             return None
         names = [each.kind.name for each in behind]
-        of = f"of {', '.join(names[:_NAMED])}" if len(behind) < len(self._watches) else "from the API server"
+        of = f"of {', '.join(names[:3])}" if len(behind) < len(self._watches) else "from the API server"
         return no_news(of, self._since, problem or "no event")
 
 
