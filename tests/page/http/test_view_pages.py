@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import quote
@@ -165,3 +166,14 @@ async def test_a_pod_is_explained_while_the_api_server_is_away(tmp_path):
     found = await answers.explain("nlp", "later", Readable(state, EVERYTHING))
     assert found.is_queued
     assert "Events, budgets and the evictor's Lease were not read" in found.text
+
+
+def test_the_line_and_the_page_of_a_pod_say_the_same_of_it(page):
+    line, body = page.get("/line")[1], page.get("/explain?namespace=nlp&name=later")[1]
+    cell = re.search(r'data-label="waits" class="number">\s*<time[^>]*>([^<]+)</time>', line)[1]
+    assert f">{cell} ago</time>" in body
+    cause = re.search(r'data-label="waits for">\s*([^<]+) <code>', line)[1]
+    assert f"It waits for: {cause} <code>" in body
+    now = body.partition('id="now"')[2].partition("</section>")[0]
+    assert "waits: " not in now
+    assert now.count(" in line") == 2, "its state and its place, once each"
