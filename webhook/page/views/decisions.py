@@ -280,7 +280,7 @@ def _hits(wanted: str, world: World, viewer: Viewer) -> Iterator[Hit]:
                 team=waiting.team,
                 tier="",
                 gpus=gpus,
-                state="waits in line",
+                state="is queued",
             )
     for resident in world.pods():
         if not resident.demand.gpus or not viewer.sees(resident.namespace) or is_hidden_usage(resident):
