@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests import builders as b
+from tests.core.support import make
 from tests.page.support.pages import decided, named, served, state_of
 from tests.page.support.pictures import cluster_objects, cluster_policy
 from tests.page.support.windows import DARK, LIVE, NARROW, WIDE, opened_at
@@ -123,6 +124,23 @@ def test_a_pod_that_comes_and_goes_is_seen_at_once_without_loading_the_page(look
     page.wait_for_function("old => document.querySelector('#map h2').textContent === old", arg=heading)
 
 
+def test_the_page_of_a_pod_follows_it_until_it_ends(look, site):
+    opened = look("/")
+    page = opened.page
+    with pod_on(site, "starting", "t4-1"):
+        page.goto(f"{site.base}/explain?namespace=vision&name=starting")
+        page.wait_for_function(LIVE)
+        page.wait_for_selector("#pod .state.bound")
+        running = dict(site.state.reading.objects.get("Pod", "vision/starting"), kind="Pod")
+        running["status"] = {"phase": "Running", "startTime": "2026-11-22T09:00:10Z"}
+        site.call(lambda: (site.state.reading.objects.set(running), site.state.touch()))
+        page.wait_for_selector("#pod .state.running")
+        site.call(lambda: (site.state.reading.objects.remove("Pod", "vision/starting"), site.state.touch()))
+        page.wait_for_selector("text=There is no such pod with GPUs that you may see")
+        opened.errors.clear()  # 404 is how it is said
+        assert page.evaluate("performance.getEntriesByType('navigation').length") == 1
+
+
 def test_the_map_is_read_by_keyboard_and_pointer_and_leads_to_the_pod(look):
     page = look("/").page
     page.select_option("#map-group", "")
@@ -137,7 +155,9 @@ def test_the_map_is_read_by_keyboard_and_pointer_and_leads_to_the_pod(look):
     page.keyboard.press("ArrowLeft")
     assert page.inner_text("#map-says").startswith("gpu-1, nvidia.com/gpu 8 of 8: ")
     page.keyboard.press("ArrowDown")
-    assert page.inner_text("#map-says").startswith("gpu-2, nvidia.com/gpu 8 of 8: ")
+    assert page.inner_text("#map-says").startswith("mig-1, nvidia.com/mig-3g.40gb 9 of 9: "), "gpu-2 is at the right"
+    page.keyboard.press("ArrowUp")
+    assert page.inner_text("#map-says").startswith("mig-1, nvidia.com/mig-1g.10gb 1 of 9: ")
     box = canvas.bounding_box()
     page.mouse.move(box["x"] + 8, box["y"] + 8)
     said = page.inner_text("#map-says")
@@ -146,6 +166,40 @@ def test_the_map_is_read_by_keyboard_and_pointer_and_leads_to_the_pod(look):
     page.mouse.click(box["x"] + 8, box["y"] + 8)
     page.wait_for_url("**/explain?**")
     assert "Step by step" in page.inner_text("main")
+
+
+def test_the_place_of_the_keyboard_stays_when_a_node_comes_and_is_scrolled_to(look, site):
+    page = look("/?group=none&sort=name", viewport={"width": 390, "height": 400}).page
+    page.wait_for_function(LIVE)
+    page.locator("#map canvas").focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowDown")
+    place = page.inner_text("#map-says").partition(":")[0]
+    assert "gpu-1," not in place
+    assert page.evaluate("scrollY") > 0
+    site.call(lambda: (site.state.world.set_node(make.node("aaa", gpus=8)), site.state.touch(NodeName("aaa"))))
+    try:
+        page.wait_for_function("() => document.querySelector('#map h2').textContent.includes('8 nodes')")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowRight")
+        assert page.inner_text("#map-says").partition(":")[0] == place
+    finally:
+        site.call(lambda: (site.state.world.remove_node(NodeName("aaa")), site.state.touch(NodeName("aaa"))))
+
+
+def test_a_refresh_keeps_the_selection_and_the_focus(look, site):
+    page = look("/decisions").page
+    page.wait_for_function(LIVE)
+    page.evaluate("""() => { const row = document.querySelector('#decisions tbody tr');
+        const link = row.querySelector('a');
+        link.focus();
+        getSelection().selectAllChildren(row.querySelector('td.text'));
+        window.kept = [link, getSelection().toString()]; }""")
+    with pod_on(site, "newcomer", "t4-1"):
+        page.wait_for_selector("text=vision/newcomer")
+        same = "() => document.activeElement === window.kept[0] && getSelection().toString() === window.kept[1]"
+        assert page.evaluate(same)
+        assert page.evaluate("window.kept[1].length") > 10
 
 
 def test_the_canvas_shows_solid_hatched_free_and_shared(look):

@@ -144,6 +144,23 @@ def test_in_a_new_cluster_no_name_is_broken_and_nothing_overflows(window, option
         assert options is NARROW or set(heights) == {1}, "each part of a name is on one line"
 
 
+def test_a_long_owner_stays_in_its_column_on_the_page_of_a_pod(look_at_long):
+    for options in (WIDE, NARROW):
+        page = look_at_long(options)
+        assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
+        wide = "() => [...document.querySelectorAll('.facts dd')].filter(dd => dd.scrollWidth > dd.clientWidth).length"
+        assert page.evaluate(wide) == 0
+
+
+@pytest.fixture
+def look_at_long(window):
+    owner = ("Workflow", "hyperparameter-search-of-november-with-a-long-name-and-a-number-00017")
+    made = b.pod("worker", namespace="vision", node="gpu-1", gpus=4, controller=owner)
+    with served(state_of(named([b.node("gpu-1", gpus=8), made]))) as site:
+        site.enter()
+        yield lambda options: opened_at(site, window, "/explain?namespace=vision&name=worker", **options).page
+
+
 def test_names_of_253_characters_break_no_view(window):
     long = "n" * 63
     name = ("a-very-long-name." * 15)[:253]

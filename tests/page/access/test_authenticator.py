@@ -4,12 +4,15 @@ import asyncio
 
 import pytest
 
+from webhook.cluster.api.client import ApiError, ClusterError
 from webhook.cluster.reads.installation import CallerIdentity
 from webhook.page.access.access import (
+    CHECK_SECONDS,
     OF_ADDRESS,
     OF_CLIENT,
     SESSIONS,
     SESSIONS_OF_ONE,
+    UNREACHABLE_SECONDS,
     Caller,
     Origin,
     TokenAuthenticator,
@@ -31,13 +34,17 @@ class FakeRights:
         self.asked = []
         self.judged = 0
         self.namespaces = frozenset({"nlp"})
+        self.error = None
+        self.valid = "good-"
 
     async def identity(self, token):
         self.asked.append(token)
         await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
         name, _, number = token.removeprefix("good-").partition("#")
         extra = {"authentication.kubernetes.io/credential-id": [number]}
-        return CallerIdentity(name, extra=extra) if token.startswith("good-") else None
+        return CallerIdentity(name, extra=extra) if token.startswith(self.valid) else None
 
     async def viewer(self, identity, namespaces):
         self.judged += 1
@@ -195,3 +202,42 @@ async def test_sessions_end(authenticator, clock):
     last = await authenticator.sign_in("good-nina")
     clock.now += 12 * 3600 + 1
     assert await authenticator.viewer(Caller(last)) is None
+
+
+async def test_who_is_in_stays_in_for_a_bounded_time_while_the_api_server_cannot_be_reached(
+    authenticator, rights, clock
+):
+    cookie = await authenticator.sign_in("good-nina")
+    rights.error = ClusterError("cannot create tokenreviews: connection refused")
+    clock.now += CHECK_SECONDS + 1
+    seen = [await authenticator.viewer(Caller(cookie)) for _ in range(5)]
+    assert {each.name for each in seen} == {"nina"}
+    assert len(rights.asked) == 2, "not asked with each request"
+    with pytest.raises(ClusterError):
+        await authenticator.sign_in("good-bob")
+    clock.now += UNREACHABLE_SECONDS
+    with pytest.raises(ClusterError):
+        await authenticator.viewer(Caller(cookie))
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_after_a_refusal_nobody_stays_in(authenticator, rights, clock, status):
+    cookie = await authenticator.sign_in("good-nina")
+    clock.now += CHECK_SECONDS + 1
+    rights.error = ApiError("cannot create tokenreviews", status=status)
+    with pytest.raises(ApiError):
+        await authenticator.viewer(Caller(cookie))
+    rights.error = ClusterError("cannot create tokenreviews: connection refused")
+    with pytest.raises(ClusterError):
+        await authenticator.viewer(Caller(cookie))
+
+
+async def test_a_token_that_ended_lets_nobody_in_however_the_api_server_is(authenticator, rights, clock):
+    cookie = await authenticator.sign_in("good-nina")
+    clock.now += CHECK_SECONDS + 1
+    rights.valid = "nobody-"
+    assert await authenticator.viewer(Caller(cookie)) is None
+    rights.error = ClusterError("cannot create tokenreviews: connection refused")
+    clock.now += CHECK_SECONDS + 1
+    with pytest.raises(ClusterError):
+        await authenticator.viewer(Caller(cookie))

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import quote
@@ -9,11 +10,15 @@ from urllib.parse import quote
 import pytest
 
 from tests.cli import sample_world
+from tests.cluster.support.stores import write_kubeconfig
 from tests.page.support.pages import policy_of, served, state_of
 from tests.page.views.test_teams import idle_state, scaled_state
+from webhook.cli.page.asked import Cluster, CommandAnswers
 from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
 from webhook.core.model.amounts import ONE_GPU
-from webhook.page.views.teams import Point
+from webhook.files import Snapshots
+from webhook.page.live.readable import Readable
+from webhook.page.views.teams import EVERYTHING, Point
 from webhook.page.views.waiting_row import COLUMNS
 
 
@@ -152,3 +157,23 @@ def test_the_teams_view_has_the_workloads_that_are_to_keep_some_replicas():
 
 def test_without_a_minimum_the_teams_view_has_no_such_table(page):
     assert "Minimums of replicas" not in page.get("/teams")[1]
+
+
+async def test_a_pod_is_explained_while_the_api_server_is_away(tmp_path):
+    state = state_of()
+    away = Cluster(write_kubeconfig(tmp_path / "config", "http://127.0.0.1:9"))
+    answers = CommandAnswers(state, Snapshots(seconds=60), cluster=away)
+    found = await answers.explain("nlp", "later", Readable(state, EVERYTHING))
+    assert found.is_queued
+    assert "Events, budgets and the evictor's Lease were not read" in found.text
+
+
+def test_the_line_and_the_page_of_a_pod_say_the_same_of_it(page):
+    line, body = page.get("/line")[1], page.get("/explain?namespace=nlp&name=later")[1]
+    cell = re.search(r'data-label="waits" class="number">\s*<time[^>]*>([^<]+)</time>', line)[1]
+    assert f">{cell} ago</time>" in body
+    cause = re.search(r'data-label="waits for">\s*([^<]+) <code>', line)[1]
+    assert f"It waits for: {cause} <code>" in body
+    now = body.partition('id="now"')[2].partition("</section>")[0]
+    assert "waits: " not in now
+    assert now.count(" in the queue") == 2, "its state and its place, once each"

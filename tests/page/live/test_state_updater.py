@@ -8,7 +8,7 @@ import pytest
 
 from tests import builders as b
 from tests.cli.sample_world import POLICY
-from tests.cluster.support.fake_api import Answer
+from tests.cluster.support.fake_api import Answer, End
 from tests.cluster.support.stores import write_kubeconfig
 from tests.page.support.pages import decided, policy_of
 from webhook.cli.live_cluster import policy_of_report
@@ -16,7 +16,7 @@ from webhook.cluster.api.client import ClusterError, connect
 from webhook.core.world.world import World
 from webhook.page.live import hub as state_updater
 from webhook.page.live.cluster_state import ClusterState, KeptObjects, Reading
-from webhook.page.live.hub import READING, Hub, StateUpdater
+from webhook.page.live.hub import READING, Behind, Hub, StateUpdater
 from webhook.page.views.gpu_map import ZONE
 from webhook.page.views.teams import EVERYTHING
 
@@ -237,11 +237,62 @@ async def test_where_watching_is_not_allowed_what_may_be_read_is_read_again(api,
 
     kept = await keep(reread=reread)
     await kept.until(lambda: kept.state.reading.notes == ("nodes are not shown",))
-    await kept.until(lambda: kept.state.why_stale() == "the API server is away")
+    await kept.until(lambda: "(the API server is away). What was read" in (kept.state.why_stale() or ""))
+    assert kept.state.why_stale().startswith("no news from the API server since ")
     assert not kept.state.problem, "what was read before stays"
     await kept.until(lambda: kept.state.why_stale() is None)
     assert kept.updater.is_listed.is_set()
     assert [each.about for each in kept.state.decisions.newest(EVERYTHING)] == ["Pod p1"]
+
+
+class Watched:
+    """A watch as the page looks at it."""
+
+    is_forbidden = False
+
+    def __init__(self, name, now):
+        self.kind = SimpleNamespace(name=name, needs_right=True)
+        self.problem, self.last_contact = None, now
+
+
+async def test_watches_that_fail_are_one_line_that_says_since_when_after_a_few_seconds():
+    times = [1_795_342_000.0]
+    now = asyncio.get_running_loop().time()
+    watches = [Watched(name, now) for name in ("nodes", "pods", "namespaces", "priorityclasses", "teamledgers")]
+    behind = Behind(watches, clock=lambda: times[-1])
+    assert behind() is None
+    for each in watches:
+        each.problem = f"cannot watch {each.kind.name}: {'connection refused ' * 40}"
+    assert behind() is None, "most go on at once"
+    times.append(times[-1] + 6)
+    said = behind()
+    assert said.startswith("no news from the API server since 10:06:40 UTC (cannot watch nodes: connection refused")
+    assert len(said) < 300
+    assert "\n" not in said
+    times.append(times[-1] + 600)
+    assert behind() == said, "it says the same as long as it lasts"
+    for each in watches[1:]:
+        each.problem = None
+    assert behind().startswith("no news of nodes since 10:06:40 UTC (cannot watch nodes")
+    watches[0].problem = None
+    assert behind() is None
+    watches[1].last_contact -= 130
+    assert behind().startswith("no news of pods since 10:14:3")
+    watches[1].is_forbidden, watches[1].kind.needs_right = True, False
+    assert behind() is None, "a note says that it is left out"
+
+
+async def test_while_the_api_server_is_away_the_state_says_so(api, keep, monkeypatch):
+    monkeypatch.setattr(state_updater, "LATE_SECONDS", 0)
+    put(api, NODES, b.node("n1", gpus=8))
+    kept = await keep()
+    await kept.until(lambda: not kept.state.problem and kept.state.rows)
+    assert kept.state.why_stale() is None
+    api.always |= dict.fromkeys(("list", "look", "watch"), Answer(503))
+    api.disturb(End())
+    await kept.until(kept.state.why_stale)
+    assert kept.state.why_stale().startswith("no news ")
+    assert kept.state.rows, "what was read before stays"
 
 
 class ForbiddenFeed:

@@ -48,6 +48,7 @@ from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.kube.pod.pods import unix_seconds
 from webhook.page.http.view_pages import Explained, MovesShown, Reviewed
 from webhook.page.live.cluster_state import ClusterState, Reading, is_fresh
+from webhook.page.live.hub import no_news
 from webhook.page.live.readable import UNKNOWN, Readable
 from webhook.page.views.teams import DAY_SECONDS, Point, Viewer
 
@@ -89,11 +90,9 @@ class CommandAnswers:
             return None
         viewer = readable.viewer
         reads_reclaim = viewer.sees_all and not mapping(pod.get("spec")).get("nodeName")
-        details = ClusterDetails()
-        if self._cluster is not None:
-            target = Target(POD, ("v1",), name) if viewer.sees_events(namespace) else None
-            request = DetailsRequest(target, namespace, OWN_NAMESPACE, reads_reclaim=reads_reclaim)
-            details = await fetch_details(self._cluster.kubeconfig, request)
+        target = Target(POD, ("v1",), name) if viewer.sees_events(namespace) else None
+        request = DetailsRequest(target, namespace, OWN_NAMESPACE, reads_reclaim=reads_reclaim)
+        details = await self._details(request)
         asked = _Asked(pod, namespace, details, readable)
         try:
             return await self._on_snapshot(asked, has_reclaim=reads_reclaim)
@@ -102,6 +101,15 @@ class CommandAnswers:
                 raise
             found = await self._on_snapshot(asked, has_reclaim=False)
             return msgspec.structs.replace(found, text=f"{found.text}\n{_WITHOUT_RECLAIM}\n")
+
+    async def _details(self, request: DetailsRequest) -> ClusterDetails:
+        """Return what is read of the cluster besides its state: nothing while that cannot be reached."""
+        if self._cluster is None:
+            return ClusterDetails()
+        try:
+            return await fetch_details(self._cluster.kubeconfig, request)
+        except ClusterError as error:
+            return ClusterDetails(notes=(f"Events, budgets and the evictor's Lease were not read: {error}",))
 
     async def _on_snapshot(self, asked: "_Asked", *, has_reclaim: bool) -> Explained:
         encoded = await self._snapshots.run(
@@ -182,11 +190,7 @@ class CommandAnswers:
         """Return the moves that would make room for pods that wait. Raises SnapshotError."""
         if not readable.viewer.sees_all:
             return MovesShown(problem=f"Moves are planned from all nodes and pods. {_FOR_ALL}")
-        details = ClusterDetails()
-        if self._cluster is not None:
-            details = await fetch_details(
-                self._cluster.kubeconfig, DetailsRequest(None, "", OWN_NAMESPACE, reads_failures=True)
-            )
+        details = await self._details(DetailsRequest(None, "", OWN_NAMESPACE, reads_failures=True))
         try:
             encoded = await self._snapshots.run(lambda: msgspec.json.encode(self._moves(details)))
         except TooLongError:
@@ -223,7 +227,8 @@ def _coverage_of(viewer: Viewer) -> Coverage:
 
 
 def _limited(asked: _Asked) -> Iterator[str]:
-    """Yield what Fairgate wrote on a pod that waits, and what its explanation leaves out for a viewer."""
+    """Yield what was not read, what Fairgate wrote on a pod that waits, and what is left out for a viewer."""
+    yield from asked.details.notes
     if asked.readable.viewer.sees_all:
         return
     written = text(mapping(mapping(asked.pod.get("metadata")).get("annotations")).get(keys.WAITING))
@@ -369,8 +374,8 @@ class FollowedFile:
             self._say_old(f"{self._path}: there is no object in it")
 
     def _say_old(self, why: str) -> None:
-        at = datetime.fromtimestamp(time.time(), UTC).strftime("%H:%M:%S UTC")
-        self.state.why_stale = lambda: f"{why} (at {at}). What was read before is shown."
+        old = no_news("of the file", time.time(), why)
+        self.state.why_stale = lambda: old
 
     def _show(self, reading: Reading) -> None:
         self.state.saved = self._shown[0] // 1_000_000_000

@@ -8,13 +8,13 @@ import secrets
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError
 from webhook.cluster.reads.installation import CallerIdentity, identity_of, may_list
 from webhook.page.views.teams import EVERYTHING, Viewer, person_of
 
@@ -284,6 +284,12 @@ SESSION_SECONDS: Final = 12 * 3600.0
 CHECK_SECONDS: Final = 60.0
 """How long an answer of the API server on a token or a right is used."""
 
+UNREACHABLE_SECONDS: Final = 15 * 60.0
+"""How much longer it is used while the API server cannot be reached: during an outage the last data are to be seen."""
+
+RETRY_SECONDS: Final = 10.0
+"""Between two questions to an API server that cannot be reached."""
+
 TOKENS_OF_ONE: Final = 20
 """Tokens of one person whose answers are kept."""
 
@@ -348,8 +354,11 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """An answer, used until a time; until `last` where the API server cannot be reached then."""
+
     viewer: Viewer | None
     until: float
+    last: float = 0.0
 
 
 class TokenAuthenticator:
@@ -420,20 +429,33 @@ class TokenAuthenticator:
         counted = None
         if origin is not None and (known is None or known.viewer is None):
             counted = self._tries.begin(origin, now=self._clock())
-        async with self._free:
-            identity = await self._rights.identity(token)
-        until = self._clock() + CHECK_SECONDS
-        if identity is None:
-            self._tokens.pop(digest)
-            self._invalid.set(
-                digest, "" if origin is None else f"{origin.address} {origin.client}", _Known(None, until)
-            )
-            return None
-        if counted is not None:
-            self._tries.forgive(counted)
-        seen = await self._seen_by(identity)
-        self._tokens.set(digest, person_of(identity.name), seen)
-        return seen.viewer
+        try:
+            async with self._free:
+                identity = await self._rights.identity(token)
+            if identity is not None:
+                if counted is not None:
+                    self._tries.forgive(counted)
+                seen = await self._seen_by(identity)
+                self._tokens.set(digest, person_of(identity.name), seen)
+                return seen.viewer
+        except ClusterError as error:
+            if isinstance(error, ApiError) and error.is_refusal:
+                self._tokens.pop(digest)
+                raise
+            return self._still(digest, known, error)
+        self._tokens.pop(digest)
+        client = "" if origin is None else f"{origin.address} {origin.client}"
+        self._invalid.set(digest, client, _Known(None, self._clock() + CHECK_SECONDS))
+        return None
+
+    def _still(self, digest: str, known: _Known | None, error: ClusterError) -> Viewer:
+        """Return the viewer that a token had, while the API server cannot be reached. Raises ClusterError."""
+        now = self._clock()
+        if known is None or known.viewer is None or now >= known.last:
+            raise error
+        again = replace(known, until=min(now + RETRY_SECONDS, known.last))
+        self._tokens.set(digest, known.viewer.person, again)
+        return known.viewer
 
     async def _seen_by(self, identity: CallerIdentity) -> _Known:
         """Return what a user may see, asked for at most once a minute whatever tokens the user has."""
@@ -445,7 +467,7 @@ class TokenAuthenticator:
         if known is None:
             self._tries.begin_of(person, now=self._clock())
         until = self._clock() + CHECK_SECONDS
-        seen = _Known(await self._rights.viewer(identity, self._namespaces()), until)
+        seen = _Known(await self._rights.viewer(identity, self._namespaces()), until, until + UNREACHABLE_SECONDS)
         self._users.set(key, person, seen)
         return seen
 

@@ -106,6 +106,7 @@ _LARGE_BYTES: Final = 1 << 16
 """A page that is longer is compressed in a thread."""
 
 _LARGEST_PAGE: Final = 10_000
+_CAUSE: Final = next(column for column in COLUMNS if column.is_cause)
 _REASONS: Final = 3
 _NO_HISTORY: Final = (
     "The use of the last 24 hours is not known: `fairgate serve --history` records it, and --history names the file."
@@ -254,6 +255,8 @@ class ViewPages:
             found=found,
             waiting=waiting,
             earlier="" if waiting is None else earlier_cell(waiting),
+            cause=_CAUSE,
+            now=int(time.time()),
             namespace=namespace,
             name=name,
             left=left_text(namespace, name, self._state.world) if viewer.sees(namespace) and found is None else "",

@@ -25,7 +25,7 @@ from webhook.kube.workloads.unknown_kinds import SCALERS
 from webhook.kube.world_file.world_objects import LEDGERS, WORLD_KINDS, kept_fields
 from webhook.page.views import decisions
 from webhook.page.views.decisions import DecisionLog, of_pod
-from webhook.page.views.gpu_map import MapRow, RowReader, encode
+from webhook.page.views.gpu_map import GpuSums, MapRow, RowReader, encode, sums_of
 
 LARGEST: Final = 65_536
 """Bytes of one object that are kept; a larger one counts in the world, and cannot be explained."""
@@ -150,6 +150,7 @@ class ClusterState:
     on_change: Callable[[], None] = lambda: None
     rows: dict[NodeName, MapRow] = field(default_factory=dict)
     encoded: dict[NodeName, bytes] = field(default_factory=dict)
+    sums: dict[NodeName, GpuSums] = field(default_factory=dict)
     sequence: int = field(default_factory=_first_sequence)
     saved: int = 0
     waits: EarlierWaits = field(default_factory=EarlierWaits)
@@ -221,12 +222,12 @@ class ClusterState:
             row = None if node is None else self._reader.row(node)
             if row is None:
                 if self.rows.pop(name, None) is not None:
-                    del self.encoded[name]
+                    del self.encoded[name], self.sums[name]
                     yield name, None
                 continue
             written = encode(row)
             if self.encoded.get(name) != written:
-                self.rows[name], self.encoded[name] = row, written
+                self.rows[name], self.encoded[name], self.sums[name] = row, written, sums_of(row)
                 yield name, row
 
     def sorted_rows(self) -> list[MapRow]:

@@ -7,14 +7,17 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection, ClusterError
+from webhook.cluster.watch.feed import STALE_SECONDS as SILENT_SECONDS
 from webhook.cluster.watch.feed import AutoscalerWatch, Feed
-from webhook.core.model.amounts import NodeName
+from webhook.cluster.watch.watch import Watch
+from webhook.core.model.amounts import NodeName, printable, shortened
 from webhook.core.model.policy import Policy
 from webhook.page.access.access import yields_to
 from webhook.page.live.cluster_state import ClusterState, Reading, event_kinds, is_fresh, page_kinds, report_kind
@@ -233,7 +236,11 @@ AGAIN_SECONDS: Final = 15.0
 UPDATE_SECONDS: Final = 5.0
 """Between two looks at what changes with time alone: which nodes reject pods, and stages of pods."""
 
+LATE_SECONDS: Final = 5.0
+"""How long a watch may fail before the page says that it is out of date: most go on at once."""
+
 _POLL_SECONDS: Final = 0.05
+_LONGEST: Final = 160
 READING: Final = "The cluster is being read. Load this page again in a few seconds."
 _NO_EVENTS: Final = "decisions are those on existing pods: you may not list Events in all namespaces"
 _log: Final = logging.getLogger(__name__)
@@ -244,6 +251,43 @@ Reread = Callable[[], Awaitable[Reading]]
 
 ReadPolicy = Callable[[Mapping[str, Any]], Policy | None]
 """Reads the policy of a Report; None where this version cannot."""
+
+
+class Behind:
+    """Says in one line since when what is shown is old; None while each of the watches follows."""
+
+    def __init__(self, watches: Sequence[Watch[Any]], *, clock: Callable[[], float] = time.time) -> None:
+        self._watches = watches
+        self._clock = clock
+        self._since = 0.0  # in Unix time
+
+    def __call__(self) -> str | None:
+        """Return why the state is out of date."""
+        now = asyncio.get_running_loop().time()
+        behind = [each for each in self._watches if _is_behind(each, now)]
+        if not behind:
+            self._since = 0.0
+            return None
+        problem = next((each.problem for each in behind if each.problem), None)
+        silence = 0.0 if problem else max(now - (each.last_contact or now) for each in behind)
+        self._since = self._since or self._clock() - silence
+        if self._clock() - self._since < LATE_SECONDS:
+            return None
+        names = [each.kind.name for each in behind]
+        of = f"of {', '.join(names[:3])}" if len(behind) < len(self._watches) else "from the API server"
+        return no_news(of, self._since, problem or "no event")
+
+
+def _is_behind(watch: Watch[Any], now: float) -> bool:
+    if watch.is_forbidden and not watch.kind.needs_right:
+        return False
+    return watch.problem is not None or now - (watch.last_contact or now) > SILENT_SECONDS
+
+
+def no_news(of: str, since: float, why: str) -> str:
+    """Return that the page is out of date, in one line: since when, and what hinders it."""
+    at = datetime.fromtimestamp(since, UTC).strftime("%H:%M:%S UTC")
+    return f"no news {of} since {at} ({shortened(printable(why), _LONGEST)}). What was read before is shown."
 
 
 class StateUpdater:
@@ -261,6 +305,7 @@ class StateUpdater:
         self._reread = reread
         self._read_policy = read_policy
         self._is_forbidden = asyncio.Event()
+        self._read_at = 0.0
 
     async def run(self) -> None:
         """Keep the state until cancelled."""
@@ -294,7 +339,7 @@ class StateUpdater:
             for kind in feed.left_out():
                 self._note(f"you may not list {kind}")
             state.world.sort_nodes()
-            state.why_stale = feed.readiness
+            state.why_stale = Behind(feed.watches)
             state.tick(int(time.time()))
             self._show()
             while True:
@@ -329,6 +374,7 @@ class StateUpdater:
             except ClusterError as error:
                 self._say_old(str(error))
             else:
+                self._read_at = time.time()
                 self._state.replace(reading)
                 self._state.why_stale = is_fresh
                 self._show()
@@ -340,7 +386,8 @@ class StateUpdater:
         if self._state.problem:
             self._state.problem = why
         else:
-            self._state.why_stale = lambda: why
+            old = no_news("from the API server", self._read_at, why)
+            self._state.why_stale = lambda: old
 
     def _show(self) -> None:
         self._state.problem = ""

@@ -186,7 +186,8 @@ class Readable:
 
     def summary(self) -> Summary:
         """Return the numbers of the cluster; of the teams of the viewer where not all pods may be seen."""
-        return summary_of(self._state.world, map(TeamName, self.teams()), self.models())
+        nodes = tuple(self._state.sums.values()) if self.viewer.sees_all else ()
+        return summary_of(self._state.world, map(TeamName, self.teams()), self.models(), nodes)
 
     def teams(self) -> list[str]:
         """Return the teams that are shown: in the order of policy, then those that it does not know."""

@@ -185,7 +185,9 @@ def of_pod(pod: Mapping[str, Any]) -> Decision | None:
 def _waits(metadata: Mapping[str, Any]) -> str:
     annotations = {key: text(value) for key, value in mapping(metadata.get("annotations")).items()}
     waits = read_waits(annotations)
-    return f"queued: {waiting_text(annotations)}" if waits is None else f"wait: {waits.reason.text}"
+    return (
+        f"wait: {waiting_text(annotations).removeprefix('waits: ')}" if waits is None else f"wait: {waits.reason.text}"
+    )
 
 
 def _place(pod: Mapping[str, Any], found: DecisionAnnotation) -> str:

@@ -7,7 +7,7 @@ map of 40,000 GPUs stays below 5 MB.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from string import ascii_lowercase, digits
 from typing import Final, NamedTuple
@@ -247,69 +247,105 @@ def _taken(resource: str, pieces: int, gpus: float) -> str:
     return text if round(gpus, 3) == pieces else f"{text} ({resource} {pieces})"
 
 
-# The cluster in a few numbers: what is in use, preemptible, free, held and waited for, and what fits now. Pure.
+# The cluster in a few numbers: whose its GPUs are, what is waited for, and what fits now. Pure.
 
 
-_PERCENT = 100
+_PERCENT: Final = 100
+_DIGITS: Final = 3
 
 
-class Shares(NamedTuple):
-    """The GPUs of a cluster as a bar, in percent: what is left is on closed nodes, or does not count."""
+class GpuSums(NamedTuple):
+    """The GPUs of nodes, each in one part: the sum is the capacity.
 
-    guaranteed: int
-    preemptible: int
-    held: int
-    free: int
+    `held` are free ones that are kept for waiting pods, or promised to pods that were sent there; `closed` are the
+    unused ones of closed nodes.
+    """
+
+    guaranteed: float = 0.0
+    preemptible: float = 0.0
+    held: float = 0.0
+    free: float = 0.0
+    closed: float = 0.0
+
+
+def sums_of(row: MapRow) -> GpuSums:
+    """Return the GPUs of a node."""
+    guaranteed = preemptible = unused = 0.0
+    for group in row.groups:
+        for device in group.devices:
+            piece = group.piece or 1 / max(1, device.pieces)
+            for number, pieces in device.parts:
+                if row.pods[number].preemptible:
+                    preemptible += pieces * piece
+                else:
+                    guaranteed += pieces * piece
+            unused += max(0, device.pieces - sum(pieces for _, pieces in device.parts)) * piece
+    kept = max(0.0, unused - row.free)
+    is_closed = row.state not in ("", _REJECTS)
+    return GpuSums(guaranteed, preemptible, 0.0 if is_closed else kept, row.free, kept if is_closed else 0.0)
+
+
+class Tile(NamedTuple):
+    """A part of the GPUs: whole ones, which add up, and exactly; and its part of all in percent."""
+
+    kind: str
+    gpus: str
+    exact: str
+    percent: float
 
 
 class Summary(NamedTuple):
-    """Numbers of GPUs as text. `free`, `capacity`, `held`, `largest` and `shares` are empty where nodes are not shown.
+    """Numbers of GPUs as text. `capacity` and `largest` are empty where nodes are not shown.
 
-    `largest` has the largest pod that fits now for each model that has room, the largest first.
+    `tiles` are the parts of the capacity, or what the teams of the viewer use. `largest` has the largest pod that fits
+    now for each model that has room, the largest first.
     """
 
-    used: str
-    preemptible: str
+    tiles: tuple[Tile, ...]
     pods_in_line: str
     gpus_in_line: str
     waiting: str
     capacity: str = ""
-    free: str = ""
-    held: str = ""
-    closed: str = ""
     largest: tuple[tuple[str, str], ...] = ()
-    shares: Shares | None = None
 
 
-def summary_of(world: World, teams: Iterable[TeamName], models: Sequence[GpuInventory]) -> Summary:
-    """Return the numbers of these teams, and of these GPUs."""
+def summary_of(
+    world: World, teams: Iterable[TeamName], models: Sequence[GpuInventory], nodes: Sequence[GpuSums]
+) -> Summary:
+    """Return the numbers of these teams, and of these GPUs; without nodes, what the teams use."""
     usages = [(world.usage(team), team) for team in teams]
     waiting = sum(usage.waiting for usage, _ in usages)
-    used = sum(usage.total for usage, _ in usages) - waiting
     lines = [world.waiting.uncharged(team) for _, team in usages]
-    preemptible = sum(usage.preemptible for usage, _ in usages)
-    found = Summary(
-        used=_text(used),
-        preemptible=_text(preemptible),
+    if not nodes:
+        preemptible = sum(usage.preemptible for usage, _ in usages)
+        used = sum(usage.total for usage, _ in usages) - waiting
+        sums = dict(zip(GpuSums._fields, map(gpu_number, (max(0, used - preemptible), preemptible)), strict=False))
+    else:
+        added = zip(*nodes, strict=True)
+        sums = dict(zip(GpuSums._fields, (round(sum(each), _DIGITS) for each in added), strict=False))
+    largest: dict[str, Units] = {}
+    for each in sorted(models, key=lambda model: -model.largest):
+        if each.largest:
+            largest.setdefault(str(each.model or each.resource), each.largest)
+    return Summary(
+        tiles=tuple(_tiles(sums)),
         pods_in_line=plural(sum(line.pods for line in lines), "pod"),
         gpus_in_line=_text(sum(line.gpus for line in lines)),
         waiting=_text(waiting) if waiting else "",
+        capacity=f"{round(sum(sums.values())):,}" if nodes else "",
+        largest=tuple((_text(gpus), model) for model, gpus in largest.items()),
     )
-    if not models:
-        return found
-    capacity, free, held, closed = (
-        sum(getattr(each, name) for each in models) for name in ("capacity", "free", "held", "closed")
-    )
-    sizes = sorted(((each.largest, each.model or each.resource) for each in models if each.largest), reverse=True)
-    parts = (max(0, used - preemptible), min(used, preemptible), held, free)
-    return found._replace(
-        capacity=_text(capacity),
-        free=_text(free),
-        held=_text(held),
-        closed=_text(closed) if closed else "",
-        largest=tuple((_text(gpus), str(model)) for gpus, model in sizes),
-        shares=Shares(*(int(_PERCENT * each / max(1, capacity, sum(parts))) for each in parts)),
-    )
+
+
+def _tiles(sums: Mapping[str, float]) -> Iterator[Tile]:
+    """Yield the parts, whose whole numbers add up: those that lose most by it are rounded up."""
+    whole = {kind: int(gpus) for kind, gpus in sums.items()}
+    short = round(sum(sums.values())) - sum(whole.values())
+    for kind in sorted(sums, key=lambda kind: whole[kind] - sums[kind])[:short]:
+        whole[kind] += 1
+    total = max(1.0, sum(sums.values()))
+    for kind, gpus in sums.items():
+        yield Tile(kind, f"{whole[kind]:,}", f"{round(gpus, _DIGITS):,g}", round(_PERCENT * gpus / total, 2))
 
 
 def _text(gpus: Units) -> str:

@@ -67,15 +67,16 @@ async function answered() {
   }
 }
 
-/** The parts of the page that the server renders, fetched together, at most every few seconds. */
+/** The parts of the page that the server renders, fetched together, at most every few seconds and a tenth of the time. */
 const parts = [...document.querySelectorAll("[data-live]")].map((element) => element.id);
 const seconds = Math.min(...[...document.querySelectorAll("[data-live]")].map((element) => Number(element.dataset.live)));
 let planned = 0;
 let last = performance.now();
+let took = 0;
 
 function refresh() {
   if (planned || !parts.length) return;
-  planned = setTimeout(fetchParts, Math.max(0, last + seconds * 1000 - performance.now()));
+  planned = setTimeout(fetchParts, Math.max(0, last + Math.max(seconds * 1000, 10 * took) - performance.now()));
 }
 
 /** Fetch the parts again at once, as after another choice of the viewer. */
@@ -87,26 +88,53 @@ export function refreshSoon() {
 function fetchParts() {
   const request = new XMLHttpRequest();
   request.responseType = "document";
+  const start = performance.now();
   request.open("GET", location.href);
   request.onload = () => {
-    if (request.status === 200) parts.forEach((id) => show(document.getElementById(id), request.response.getElementById(id)));
+    if (request.status === 200 || request.status === 404) parts.forEach((id) => become(document.getElementById(id), request.response.getElementById(id)));
     else if (request.status === 401 || request.status === 403) broken();
   };
   request.onloadend = () => {
     last = performance.now();
+    took = last - start;
     planned = 0;
   };
   request.send();
 }
 
-function show(element, fresh) {
-  if (!element || !fresh || element.innerHTML === fresh.innerHTML) return;
-  const focused = element.contains(document.activeElement) ? document.activeElement : null;
-  const place = focused ? [...element.querySelectorAll("a, [tabindex]")].indexOf(focused) : -1;
-  const scrolled = [...element.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
-  element.replaceChildren(...fresh.childNodes);
-  element.querySelectorAll(".scroll").forEach((each, index) => (each.scrollLeft = scrolled[index] ?? 0));
-  if (place >= 0) element.querySelectorAll("a, [tabindex]")[place]?.focus({ preventScroll: true });
+/** What tells a node from its siblings: its id, and of a row of a table what it is about. */
+const keyOf = (node) => node.id || (node.nodeName === "TR" && node.querySelector("th a")?.getAttribute("href")) || "";
+
+/** Change a node into a fresh one, and nothing that is the same: a selection, the focus and what is open stay. */
+function become(node, fresh) {
+  if (!node || !fresh || node.isEqualNode(fresh)) return;
+  if (node.nodeType !== Node.ELEMENT_NODE) {
+    node.data = fresh.data;
+    return;
+  }
+  for (const { name } of [...node.attributes]) if (name !== "open" && !fresh.hasAttribute(name)) node.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (name !== "open" && node.getAttribute(name) !== value) node.setAttribute(name, value);
+  const wanted = new Set([...fresh.children].map(keyOf));
+  for (const each of [...node.children]) if (!wanted.has(keyOf(each))) each.remove();
+  const old = new Map([...node.children].map((each) => [keyOf(each), each]));
+  let at = node.firstChild;
+  for (const next of [...fresh.childNodes]) {
+    const key = keyOf(next);
+    while (key && at && !keyOf(at)) at = dropped(at); // what has no key is only between rows here
+    const same = key ? old.get(key) : at && !keyOf(at) && at.nodeName === next.nodeName ? at : null;
+    old.delete(key);
+    if (!same || same !== at) node.insertBefore(same ?? next, at);
+    else at = at.nextSibling;
+    if (same) become(same, next);
+  }
+  while (at) at = dropped(at);
+}
+
+/** Remove a node; return the one after it. */
+function dropped(node) {
+  const after = node.nextSibling;
+  node.remove();
+  return after;
 }
 
 let wasOpen = false;

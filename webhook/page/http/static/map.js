@@ -46,7 +46,7 @@ function arrange() {
   looks.scale = window.devicePixelRatio || 1;
   looks.palette = new Palette(looks.scale);
   const width = map.clientWidth;
-  const looked = pictures.findIndex(({ canvas }) => canvas === document.activeElement);
+  const looked = pictures.filter(({ isRead }) => isRead).map(({ group, node, index, canvas }) => [group.nodes[node]?.row.node, index, canvas === document.activeElement]);
   const groups = layout([...rows.values()], { groupBy: choices.groupBy, sortBy: choices.sortBy, width });
   pictures = groups.map((group) => new Picture(group, width, looks, say));
   places.clear();
@@ -56,7 +56,12 @@ function arrange() {
     picture.paintAll();
   }
   map.replaceChildren(...pictures.flatMap(({ heading, canvas }) => [heading, canvas]));
-  if (looked >= 0) pictures[looked]?.canvas.focus({ preventScroll: true });
+  for (const [name, index, isFocused] of looked) {
+    const [picture, number] = places.get(name) ?? [];
+    if (!picture) continue;
+    [picture.node, picture.index] = [number, index];
+    if (isFocused) picture.canvas.focus({ preventScroll: true });
+  }
   sortedAt = performance.now();
 }
 

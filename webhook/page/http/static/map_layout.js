@@ -71,6 +71,21 @@ export function cellAt(node, index, cell) {
   return [node.x + (index % PER_LINE) * (cell + 1), node.y + Math.floor(index / PER_LINE) * (cell + 1)];
 }
 
+/** The GPU in the next line above (-1) or below (1) one, the nearest one in it, as its node and number; null for none. */
+export function beside({ nodes, cell }, number, index, way) {
+  const [x, y] = cellAt(nodes[number], index, cell);
+  let found = null;
+  nodes.forEach((node, at) => {
+    node.cells.forEach((_, place) => {
+      const [left, top] = cellAt(node, place, cell);
+      const [down, aside] = [(top - y) * way, Math.abs(left - x)];
+      if (down <= 0 || (found && (down > found.down || (down === found.down && aside >= found.aside)))) return;
+      found = { number: at, index: place, down, aside };
+    });
+  });
+  return found;
+}
+
 /** The node and the GPU at a point of a group; -1 beside the GPUs. */
 export function hit(group, x, y) {
   const { nodes, cell } = group;

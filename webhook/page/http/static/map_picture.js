@@ -1,7 +1,9 @@
 // One group of the map: its heading, its canvas, and which GPU is looked at, by pointer, finger or arrow keys.
 
-import { cellAt, hit } from "./map_layout.js";
+import { beside, cellAt, hit } from "./map_layout.js";
 import { paintNode } from "./map_paint.js";
+
+const ROOM_BELOW = 100; // pixels for the line that says what is looked at
 
 const gpusOf = (cells) => cells.reduce((sum, { gpus }) => sum + gpus, 0);
 const rounded = (gpus) => (Math.round(gpus * 100) / 100).toLocaleString("en");
@@ -16,6 +18,7 @@ export class Picture {
     this.node = 0;
     this.index = 0;
     this.isTouched = false;
+    this.isRead = false;
     this.canvas = document.createElement("canvas");
     this.canvas.width = Math.round(width * looks.scale);
     this.canvas.height = Math.round(group.height * looks.scale);
@@ -77,6 +80,7 @@ export class Picture {
   }
 
   look(number, index) {
+    this.isRead = true;
     this.paint(this.node);
     this.node = Math.max(0, Math.min(number, this.group.nodes.length - 1));
     const node = this.group.nodes[this.node];
@@ -89,16 +93,32 @@ export class Picture {
   }
 
   key(event) {
-    const node = this.group.nodes[this.node];
-    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 };
     if (event.key === "Enter") this.explain();
     if (!(event.key in steps)) return;
     event.preventDefault();
-    const [nodes, gpus] = steps[event.key];
-    let [number, index] = [this.node + nodes, this.index + gpus];
-    if (gpus && index >= node.cells.length) [number, index] = [number + 1, 0];
-    if (gpus && index < 0) [number, index] = [number - 1, (this.group.nodes[number - 1]?.cells.length ?? 1) - 1];
-    if (number >= 0 && number < this.group.nodes.length) this.look(number, index);
+    const isAlong = event.key === "ArrowRight" || event.key === "ArrowLeft";
+    const found = isAlong ? this.next(steps[event.key]) : beside(this.group, this.node, this.index, steps[event.key]);
+    if (!found) return;
+    this.look(found.number, found.index);
+    this.scroll();
+  }
+
+  /** The GPU before (-1) or after (1) the one that is looked at, also of the next node; null for none. */
+  next(step) {
+    const { nodes } = this.group;
+    const index = this.index + step;
+    if (index >= 0 && index < nodes[this.node].cells.length) return { number: this.node, index };
+    const number = this.node + step;
+    return nodes[number] ? { number, index: step > 0 ? 0 : nodes[number].cells.length - 1 } : null;
+  }
+
+  /** Bring the GPU that is looked at into view, above what is said of it. */
+  scroll() {
+    const [, y] = cellAt(this.group.nodes[this.node], this.index, this.group.cell);
+    const top = this.canvas.getBoundingClientRect().top + y;
+    const room = innerHeight - ROOM_BELOW;
+    if (top < 0 || top + this.group.cell > room) scrollBy({ top: top - room / 2 });
   }
 
   /** The address of the explanation of the pod that is looked at; "" where there is none. */
