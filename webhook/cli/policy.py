@@ -219,14 +219,13 @@ class DiffOptions(WorldOptions):
 
 @command(DiffOptions, epilog=_DIFFS)
 def diff(options: DiffOptions) -> None:
-    """Show which pods would change tier, team or pool, wait in line or be refused, under another policy.
+    """Show what becomes of pods once another policy is in force: their tier and team, and who starts from the line.
 
     Without OLD, NEW is compared with the policy in force in the cluster.
 
-    Every GPU pod of the world (by default the cluster) is decided under both policies as if it were created again on
-    its node: pods that are guaranteed now first, then in order of age. Fairgate never removes running pods because of
-    an edit: pods shown as refused could not be created again, and those shown as queued would wait. Of the pods that
-    wait in line now, those get a tier that NEW would start at once.
+    The reload is played on the world (by default the cluster) as Fairgate's leader does it. No running pod is removed
+    because of an edit. Besides, each is judged as if it were created again on its node, guaranteed pods first, then in
+    order of age: it could be refused then, wait, or belong to another pool. Limits that leave no GPU are named, too.
     """
     # rich is slow to import, and --help needs none of it
     from webhook.cli.output import to_data  # noqa: PLC0415
@@ -246,7 +245,7 @@ def diff(options: DiffOptions) -> None:
     else:
         text = to_table(found, limit=most_rows(options.limit), width=columns(), is_colored=is_colored())
     click.echo(text, nl=False)
-    sys.exit(1 if found.changes or found.idle else 0)
+    sys.exit(1 if found.changes or found.idle or found.full else 0)
 
 
 @policy.command(

@@ -18,7 +18,7 @@ from webhook.core.model.amounts import TeamName, Uid
 from webhook.core.model.constraints import TIERS, Tier
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
-from webhook.core.model.policy import NO_TEAM, Team
+from webhook.core.model.policy import NO_TEAM, Policy, Team
 from webhook.core.quota.usage import UsageEntry
 from webhook.core.tiers.tier_changes import ShareTaken, in_order, tier_changes
 from webhook.core.world.world import World
@@ -126,6 +126,11 @@ class ShadowLabels:
         """Remove a pod."""
         self._own_tiers.pop(uid, None)
         self._world.remove_pod(uid)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Put another policy in force."""
+        self._world.set_policy(policy)
+        self.relabel_all()
 
     def relabel_all(self) -> None:
         """Give every pod its real labels or its shadow labels, by the policy in force."""
