@@ -5,7 +5,7 @@ beside the pods that run; running pods keep running, with the team and the tier 
 change.
 
 Apart from that, each running pod is judged as if it were created again on the node that it has: guaranteed pods first,
-of these the replicas of minimums, then older ones. A pod that is refused or would wait is not charged to those after it.
+of these the replicas of minimums, then older ones. One that is refused or would wait is not charged to those after it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,6 @@ from webhook.core.tiers.tier_changes import Rank, Ranks, all_tier_changes, ranks
 from webhook.core.world.minimums import Minimums
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
-
 
 MOST_TURNS: Final = 100
 """How often labels are looked at again after a reload: twice is enough, unless pods displace each other."""
