@@ -107,6 +107,7 @@ async def run(settings: ServerSettings, *, on_listening: Callable[[str], None] |
                         holder,
                         readiness,
                         certificates,
+                        recorder=recorder,
                         notifications=Notifications(
                             live, leader.lease, logs, recorder, metrics=metrics, secrets=settings.notify_secrets
                         ),
@@ -206,6 +207,7 @@ def _publish_reports(
     readiness: Readiness,
     certificates: Certificates,
     *,
+    recorder: UsageRecorder,
     notifications: Notifications,
 ) -> list[Coroutine[Any, Any, None]]:
     """Return what publishes this replica's report, and tells people what the reports of all replicas say."""
@@ -225,6 +227,7 @@ def _publish_reports(
         left_out=live.feed.left_out,
         refused=notifications.refused,
         notify_problems=notifications.notifier.problems,
+        history_problem=lambda: recorder.problem,
     )
     reporter = ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report)
     return [reporter.run(), *notifications.tasks(reporter, state.report)]

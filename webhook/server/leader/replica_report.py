@@ -66,6 +66,7 @@ class ServerState:
     left_out: Callable[[], list[str]]
     refused: Callable[[], list[RefusedReport]]
     notify_problems: Callable[[], Iterable[str]]
+    history_problem: Callable[[], str | None]
 
     def report(self, at: str) -> ReplicaReport:
         """Return the report as of now; `at` is the time of day."""
@@ -96,6 +97,7 @@ class ServerState:
             left_out=self.left_out(),
             refused=self.refused(),
             notify=_listed(self.notify_problems()),
+            history=shortened(self.history_problem() or ""),
         )
 
 
