@@ -22,8 +22,8 @@ from webhook.cli.options import (
     layout_option,
     limit_option,
     most_rows,
-    namespaces_option,
     of,
+    only_namespaces_option,
     option,
 )
 from webhook.cli.policy_diff import from_quotas
@@ -212,7 +212,7 @@ class DiffOptions(WorldOptions):
     """The options of `fairgate policy diff`."""
 
     policies: tuple[Path, ...] = argument(metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path(path_type=Path))
-    namespaces: tuple[str, ...] = of(namespaces_option)
+    namespaces: tuple[str, ...] = of(only_namespaces_option)
     limit: int | None = of(limit_option)
     layout: Layout = of(layout_option)
 
@@ -239,7 +239,7 @@ def diff(options: DiffOptions) -> None:
     before = old[0] if old else choose_policy(None, source)
     read = read_objects(source, namespaces=options.namespaces)
     read.coverage.print_note()
-    found = compare(read, before, after, name=origin_of(source).name)
+    found = compare(read, before, after, name=origin_of(source).name, only=options.namespaces)
     if options.layout.is_data:
         text = to_data(found, options.layout)
     else:

@@ -5,7 +5,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, fields, replace
 from typing import Annotated, BinaryIO, Final, Literal, NamedTuple
 
@@ -161,12 +161,15 @@ class _Judged(NamedTuple):
     is_in_line: bool = False
 
 
-def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> DiffReport:
-    """Return the pods of a world whose outcome differs once `new` replaces `old`. Raises WorldError."""
+def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str, only: Collection[str] = ()) -> DiffReport:
+    """Return the pods of a world whose outcome differs once `new` replaces `old`. Raises WorldError.
+
+    If there are any, `only` the pods of these namespaces are shown.
+    """
     sides = _judged(found, old, old, name=name), _judged(found, old, new, name=name)
-    before, after = (side.pods for side in sides)
+    before, after = (dict(side.pods) for side in sides)
     changes = []
-    judged = before | after
+    judged = {key: pod for key, pod in (before | after).items() if not only or key.partition("/")[0] in only}
     for key in sorted(judged):
         pod = judged[key]
         was, now = (side[key].outcome if key in side else _UNCOUNTED for side in (before, after))
@@ -177,7 +180,7 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
         changes,
         len(judged),
         moves=list(_move_changes(old.defragment, new.defragment)),
-        idle=_idle_changes(found, old, new, name=name),
+        idle=_idle_changes(found, old, new, name=name, only=only),
         notify=list(_notify_changes(old.notify, new.notify)),
         full=[f"{name}: {numbers}" for name, numbers in sides[1].full.items() if name not in sides[0].full],
     )
@@ -258,7 +261,7 @@ def _judged(found: WorldObjects, old: Policy, policy: Policy, *, name: str) -> _
     line = reload(full, policy, is_room_known=found.coverage.is_room_known)
     running = list(_running(found.objects, full))
     again = policy_outcomes(running, empty)
-    pods = {
+    pods: dict[str, _Judged] = {
         f"{pod.namespace}/{pod.name}": _Judged(
             pod.demand, pod.node, _running_report(running_outcome(pod, full, again=again[pod.uid]))
         )
@@ -281,7 +284,9 @@ def _running(found: Objects, world: World) -> Iterator[Running]:
             yield Running(resident, as_asked(template.pod, world.policy))
 
 
-def _idle_changes(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> list[IdleReport]:
+def _idle_changes(
+    found: WorldObjects, old: Policy, new: Policy, *, name: str, only: Collection[str]
+) -> list[IdleReport]:
     """Return the pods that the evictor marked as idle, and for which something else follows under the new policy."""
     if old.idle is None and new.idle is None:
         return []
@@ -294,6 +299,7 @@ def _idle_changes(found: WorldObjects, old: Policy, new: Policy, *, name: str) -
             *(sorted(policy.on_idle(pod.team_label)) for policy in (old, new)),
         )
         for pod in pods
+        if not only or pod.namespace in only
     ]
     return sorted((row for row in rows if row.old != row.new), key=lambda row: row.pod)
 

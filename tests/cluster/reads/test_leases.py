@@ -28,7 +28,7 @@ async def test_a_lease_that_is_renewed_is_not_stuck_and_one_that_is_not_is(api, 
     assert found["fairgate-evictor"].age_seconds >= 5
 
 
-async def test_one_that_nobody_holds_is_left_out_and_a_missing_right_is_named(api, connection):
+async def test_one_without_a_holder_is_left_out_and_a_missing_right_is_named(api, connection):
     held(api, keys.SERVER_LEASE, "", age=0)
     assert await leases(connection) == {}
     api.always["list"] = Answer(403)

@@ -52,7 +52,7 @@ def held(count, uid="u1", *, created=NOW - HOUR, **more):
     return resident(count, uid=uid, node=more.pop("node", "n0"), created=created, **more)
 
 
-def test_a_pod_behind_a_limit_is_told_what_no_node_has_either():
+def test_a_pod_behind_a_limit_says_what_no_node_has_either():
     holds = [held(7), held(1, "u2", node="n1"), held(7, "u3", node="n1", namespace="team-b")]
     place = line(waiting("a", 4), waiting("small", 1), residents=holds)
     found = {row.waiting.pod.name: row.cause for row in rows(place)}

@@ -4,7 +4,7 @@ The workloads that are to keep some replicas, as rows: how many they have, and h
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -300,6 +300,20 @@ class Board:
     unusual: tuple[UnusualPods, ...] = ()
     idle: tuple[IdlePods, ...] = ()
     minimums: tuple[MinimumRow, ...] = ()
+
+    def of_namespaces(self, namespaces: Collection[str], world: World) -> "Board":
+        """Return the same with the teams of these namespaces alone; the nodes stay."""
+        names = {world.tenancy(Namespace(each)).team_name for each in namespaces}
+        teams = [team for team in world.policy.teams if team.name in names]
+        above = {department.name for team in teams for department in team.departments}
+        return replace(
+            self,
+            teams=tuple(row for row in self.teams if row.name in names),
+            departments=tuple(row for row in self.departments if row.name in above),
+            unusual=tuple(unusual_pods(world, sees=lambda namespace: namespace in namespaces)),
+            idle=tuple(row for row in self.idle if row.team in names),
+            minimums=tuple(row for row in self.minimums if row.workload.partition("/")[0] in namespaces),
+        )
 
     def tree(self) -> Iterator[tuple[int, DepartmentRow | TeamRow]]:
         """Yield departments and teams with their depth, what is below a department after it; its departments first."""
