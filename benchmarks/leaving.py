@@ -71,7 +71,7 @@ WAYS: Final[dict[str, Callable[[FairgateServer], float]]] = {
 def main() -> None:
     """Measure each way on a control plane of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pods", type=int, default=1000, help="pods in line")
+    parser.add_argument("--pods", type=int, default=1000, help="queued pods")
     pods = parser.parse_args().pods
     build.ensure(CONTROL_PLANE)
     print(f"| way | seconds until none of {pods:,} pods has a gate |\n|---|---|")

@@ -29,7 +29,7 @@ SLOW_NETWORK = {"offline": False, "latency": 40, "downloadThroughput": 10_000_00
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=NODES)
-    parser.add_argument("--line", type=int, default=2_000, help="pods in line")
+    parser.add_argument("--line", type=int, default=2_000, help="queued pods")
     options = parser.parse_args(arguments)
     table = asyncio.run(measure_line(options.nodes, options.line))
     print(f"a line of {options.line} pods: table after {table:.1f} s")

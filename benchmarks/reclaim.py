@@ -283,7 +283,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=8, help="nodes of 8 GPUs")
     parser.add_argument("--pods", type=int, default=20, help="Jobs at once, or pods of the gang")
     parser.add_argument("--gang", type=int, help="pods of the gang, if not as many as --pods")
-    parser.add_argument("--queue", action="store_true", help="pods without room wait in line (onNoRoom: queue)")
+    parser.add_argument("--queue", action="store_true", help="pods without room are queued (onNoRoom: queue)")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
     build.ensure(CONTROL_PLANE)

@@ -121,7 +121,7 @@ def held_back(holds: Holds) -> Iterator[None]:
         yield
 
 
-_HELD = Reason(Code.WAITS_IN_LINE, "its room is expected to be taken back before it ends")
+_HELD = Reason(Code.WAITS_IN_LINE, "its room is expected to be reclaimed before it ends")
 
 
 def _borrows(decision: Decision) -> bool:

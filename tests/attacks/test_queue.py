@@ -178,7 +178,7 @@ def test_a_dry_run_stands_in_no_line(fairgate, attacker):
     for number in range(DEPTH + 2):
         assert attacker.create(sized(f"dry-{number}"), "--dry-run=server").returncode == 0
     queued(attacker)
-    assert "1st in line" in get_pod(fairgate.cluster, attacker.namespace, "p")["metadata"]["annotations"][WAITING]
+    assert "1st in the queue" in get_pod(fairgate.cluster, attacker.namespace, "p")["metadata"]["annotations"][WAITING]
 
 
 def test_a_high_priority_goes_ahead_of_no_other_team(fairgate, attacker):

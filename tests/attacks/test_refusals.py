@@ -96,7 +96,7 @@ async def test_many_pods_in_line_make_one_event_on_their_owner(tmp_path):
         stage.hold("holder", 4)
         await until(lambda: stage.world.usage(A).total)
         for number in range(PODS_OF_JOB):
-            stage.queue(f"p{number}", text="waits: in line", controller=("Job", "train"))
+            stage.queue(f"p{number}", text="waits: in the queue", controller=("Job", "train"))
         await until(lambda: len(Recorder.owners) == PODS_OF_JOB)
         writer = EventWriter(stage.connection, component="fairgate", instance="fairgate-0", pace=FAST)
         owners = OwnerEventQueue(OwnerLookup(stage.connection), writer)

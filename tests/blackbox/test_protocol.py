@@ -225,7 +225,7 @@ def test_the_first_choice_has_room_for_the_pod(api):
     waits = api.create(pod("waits", "team-c", gpus=6))
     assert waits.is_allowed
     assert waits.decision["nodes"] == []
-    assert waits.warnings == (f"no node has {GPU} 6 free now: the pod waits; 4 nodes could hold it when free and open",)
+    assert waits.warnings == (f"no node has {GPU} 6 free now: the pod waits; it fits on 4 nodes once empty and open",)
 
 
 def test_each_decision_is_one_line_in_the_log(api, server):

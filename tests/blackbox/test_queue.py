@@ -46,14 +46,16 @@ def test_the_21st_gpu_waits_with_gate_team_and_cause_and_is_not_charged(server, 
     created = full.create(pod("next", "team-a", gpus=4))
     assert (created.is_allowed, gates(created)) == (True, [GATE])
     assert created.labels == {TEAM: "a"}
-    assert waiting(created) == "waits: team a holds 20 of 20; next when 4 GPUs come back; 1st in line"
+    assert waiting(created) == "waits: team a holds 20 of 20; next when 4 GPUs come back; 1st in the queue"
     assert set(created.warnings) == {waiting(created)}, "kubectl shows equal warnings once"
     assert "affinity" not in created.manifest["spec"]
     assert server.charged("a") == 20
     assert ({"team": "a"}, 1) in server.samples("fairgate_queue_depth")
-    assert waiting(full.create(pod("second", "team-a", gpus=1))).endswith("next when 1 GPU comes back; 2nd in line")
+    assert waiting(full.create(pod("second", "team-a", gpus=1))).endswith(
+        "next when 1 GPU comes back; 2nd in the queue"
+    )
     full.delete(created.manifest)
-    assert waiting(full.create(pod("third", "team-a", gpus=1))).endswith("2nd in line")
+    assert waiting(full.create(pod("third", "team-a", gpus=1))).endswith("2nd in the queue")
 
 
 def test_pods_that_come_at_once_start_or_wait_and_none_is_refused(server):
@@ -75,7 +77,7 @@ def test_beyond_the_depth_of_the_queue_a_pod_is_refused_with_the_number(full):
         assert full.create(pod(f"next-{number}", "team-a")).is_allowed
     refused = full.create(pod("more", "team-a"))
     assert (refused.is_allowed, refused.status["code"]) == (False, 403)
-    assert "3 pods wait in line, which is all that its queue holds (3)" in refused.status["message"]
+    assert "3 pods are queued, which is all that its queue holds (3)" in refused.status["message"]
 
 
 @pytest.mark.parametrize(

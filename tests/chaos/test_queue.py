@@ -70,7 +70,7 @@ async def at_rest(running: Replicas, observer: Observer) -> None:
     """Wait until no pod waits that would fit, and the ledgers equal the pods."""
     until = asyncio.get_running_loop().time() + SETTLE_SECONDS
     while left := entitled(running, observer, await all_pods(running)):
-        assert asyncio.get_running_loop().time() < until, f"still in line: {left}"
+        assert asyncio.get_running_loop().time() < until, f"still queued: {left}"
         await asyncio.sleep(0.5)
     await chaos.settle(running, observer)
 
@@ -116,7 +116,7 @@ async def drained(running: Replicas, observer: Observer, seen: Counter[str]) -> 
     """Delete what runs again and again: everything that may start does in the end."""
     until = asyncio.get_running_loop().time() + DRAIN_SECONDS
     while left := entries_of(pods := await all_pods(running)):
-        assert asyncio.get_running_loop().time() < until, f"{len(left)} entries are still in line"
+        assert asyncio.get_running_loop().time() < until, f"{len(left)} entries are still in the queue"
         note(pods, seen)
         for pod in pods:
             if not is_queued(pod):

@@ -237,7 +237,7 @@ def check_waits(cluster, pod, said):
     assert one.line.place == row.place
 
     on_page = explained_on_the_page(cluster, pod)
-    assert (on_page.state, on_page.is_queued, on_page.outcome) == ("It waits in line", True, "queued")
+    assert (on_page.state, on_page.is_queued, on_page.outcome) == ("It is queued", True, "queued")
     assert on_page.reasons[0] == (row.code, f"waits: {row.cause}")
 
     [shown] = [each for each in board_of(world).teams if each.name == team]
@@ -252,7 +252,7 @@ def check_waits(cluster, pod, said):
 
     assert row.code == said.codes[0] or row.code is Code.WAITS_IN_LINE
     found, has_released = outcome_of(cluster, pod)
-    event(f"in line, by policy diff: {found.outcome}")
+    event(f"in the queue, by policy diff: {found.outcome}")
     assert found.outcome == "queued" or row.code in (Code.WAITS_IN_LINE, Code.WAITS_FOR_GANG)
     if not has_released:  # of those behind it waits on for what is left
         assert found.reason == f"waits: {row.cause} ({row.code})"
@@ -298,7 +298,7 @@ def check_runs(cluster, before, pod, said):
     assert found.outcome in {said.tier, "guaranteed"}, "an older pod may have ended, and its share is free"
 
 
-STARTS = ("it may start now", "borrowed GPUs are taken back for it, with one of the next releases")
+STARTS = ("it starts within seconds", "borrowed GPUs are reclaimed for it, with one of the next releases")
 BORROWED = Setup(
     shares=((4, 2), (0, 6)),
     lab=6,

@@ -84,7 +84,7 @@ def test_status_names_who_moves_where(run):
 )
 def test_the_room_that_is_kept_for_a_pod_in_line_is_shown(run, name, node):
     text = run("explain", f"pod/{name}", "-n", "vision")
-    assert f"8 GPUs on {node} are kept for it, until 2033-05-18T03:33:20Z" in text
+    assert f"8 GPUs on {node} are reserved until 2033-05-18T03:33:20Z" in text
     assert "1st of all" in text
 
 

@@ -193,4 +193,4 @@ def test_a_viewer_of_one_team_sees_that_team_alone(window, options):
             text = page.inner_text("body")
             assert "vision" not in text, path
             assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
-        assert "1st in line of team nlp" in page.inner_text("#now"), "the place that is on their line"
+        assert "1st in the queue of team nlp" in page.inner_text("#now"), "the place that is on their line"

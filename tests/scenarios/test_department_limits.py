@@ -100,7 +100,7 @@ def test_with_the_limit_and_the_node_full_one_eviction_serves_a_pod_inside_its_s
             ask(cluster, spaces["nlp"], "own")
             text = get_pod(cluster, spaces["nlp"], "own")["metadata"]["annotations"][WAITING]
             assert "holds 10 of 10, 6 of them borrowed" in text
-            assert f"it is inside team {spaces['nlp']}'s guaranteed share, so 1 GPU can be taken back" in text
+            assert f"it is inside team {spaces['nlp']}'s guaranteed share, so 1 GPU can be reclaimed" in text
             wait_bound(cluster, spaces["nlp"], "own")
         assert let_in == []
         (victim,) = evicted(cluster, spaces["vision"], near)

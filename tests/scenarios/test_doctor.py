@@ -120,7 +120,7 @@ def test_a_dry_run_that_would_wait_in_line_is_healthy(cluster):
         state, text = reachable()
         assert state == "ok"
         assert "(a dry run): queued: waits: " in text
-        assert "1st in line" in text
+        assert "1st in the queue" in text
         wait_for(cluster, lambda: doctor("--skip", "evictor")[0] == 0, what="healthy, once the server has reported")
 
 

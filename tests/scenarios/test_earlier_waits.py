@@ -28,8 +28,8 @@ def test_pods_that_waited_say_how_long_to_those_behind_them_and_to_the_next_lead
         wait_bound(cluster, a, "holder")
         for name in ("one", "other"):
             create_pod(cluster, a, saying(pod(name, gpus=8, **SIZE), "2h"))
-        found = wait_for(cluster, lambda: line_of(fairgate, pods=2), what="two pods in line")
-        assert [each["earlierStarts"] for each in found["pods"]] == [None, None], "the holder was never in line"
+        found = wait_for(cluster, lambda: line_of(fairgate, pods=2), what="two queued pods")
+        assert [each["earlierStarts"] for each in found["pods"]] == [None, None], "the holder was never in the queue"
         assert [each["statedRunTime"] for each in found["pods"]] == [7200, 7200]
         cluster.kubectl("delete", "pod", "holder", "-n", a, "--grace-period=0", "--force")
         [last] = wait_for(cluster, lambda: line_of(fairgate, pods=1), what="one is released")["pods"]

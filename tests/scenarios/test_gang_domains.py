@@ -112,7 +112,7 @@ def test_room_is_reclaimed_in_one_rack(cluster):
         gone = evicted(cluster, mine, names)
         assert len(gone) == 20
         assert {before[name] for name in gone} == {rack}
-        assert decision(cluster, theirs, "m-0")["why"] == "20 GPUs were kept there for 2 pods that start together"
+        assert decision(cluster, theirs, "m-0")["why"] == "20 GPUs were reserved there for 2 pods that start together"
 
 
 def test_the_annotation_may_change_while_the_gang_waits_and_no_longer_moves_it_afterwards(cluster):

@@ -57,10 +57,10 @@ def test_room_is_kept_for_pods_of_a_stateful_set_until_their_time_is_up(cluster)
         wait_for(cluster, lambda: fairgate.ledger("a")["status"]["reserved"] == "8", what="the ledger has it")
         create_pod(cluster, fairgate.team_a, pod("other", gpus=9, **SIZE))
         assert started(cluster, fairgate.team_a) == ["ranks-0"]
-        wait_for(cluster, lambda: fairgate.charged("a") == 13, what="the room is kept no longer")
+        wait_for(cluster, lambda: fairgate.charged("a") == 13, what="the room is reserved no longer")
         wait_bound(cluster, fairgate.team_a, "other")
         said = wait_for(cluster, lambda: warnings(cluster, fairgate.team_a, "GangTimedOut"), what="the Event")
-        assert said == ["2 pods of its gang did not come within 10s: their room is kept no longer"]
+        assert said == ["2 pods of its gang did not come within 10s: their room is reserved no longer"]
         assert fairgate.metric("fairgate_gangs_timed_out_total", team="a") == 1
 
 

@@ -87,7 +87,7 @@ def test_reclaim_is_explained_in_advance_and_owners_of_victims_get_events(cluste
         )
         before = explain(fairgate, "pod/b0", "-n", theirs)
         assert before.returncode == 1
-        assert "10 GPUs can be taken back from a on" in before.stdout
+        assert "10 GPUs can be reclaimed from a on" in before.stdout
         with evictor(fairgate):
             wait_bound(cluster, theirs, "b0")
             [event] = wait_for(

@@ -183,7 +183,7 @@ def test_a_group_that_does_not_exist_starts_nothing_and_where_groups_are_not_ser
         wait_for(
             with_groups,
             lambda: not any("schedulingGates" in each["spec"] for each in list_pods(with_groups, fairgate.team_a)),
-            what="it waits for its group in kube-scheduler, no longer in line",
+            what="it waits for its group in kube-scheduler, no longer queued",
             timeout=90,
         )
         assert started(with_groups, fairgate.team_a) == []

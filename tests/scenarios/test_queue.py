@@ -68,12 +68,12 @@ def test_the_21st_gpu_waits_in_line_and_starts_within_a_second_of_room(cluster):
             wait_bound(cluster, fairgate.team_a, f"holder-{number}")
         created = cluster.kubectl.run("create", "-f", "-", "-n", fairgate.team_a, stdin=pod_manifest("next", gpus=1))
         assert created.returncode == 0
-        assert "waits: team a holds 20 of 20; next when 1 GPU comes back; 1st in line" in created.stderr
+        assert "waits: team a holds 20 of 20; next when 1 GPU comes back; 1st in the queue" in created.stderr
         found = get_pod(cluster, fairgate.team_a, "next")
         assert gates(found) == [GATE]
         assert found["metadata"]["labels"][TEAM] == "a"
         assert "fairgate.dev/tier" not in found["metadata"]["labels"]
-        assert found["metadata"]["annotations"][WAITING].endswith("1st in line")
+        assert found["metadata"]["annotations"][WAITING].endswith("1st in the queue")
         assert "affinity" not in found["spec"]
         assert "SchedulingGated" in cluster.kubectl("get", "pods", "-n", fairgate.team_a)
         assert fairgate.charged("a") == 20
@@ -107,7 +107,7 @@ def test_the_line_of_a_live_cluster_is_shown_to_a_user(cluster):
         for name, gpus in (("first", 4), ("second", 1)):
             create_pod(cluster, fairgate.team_a, pod(name, gpus=gpus, **SIZE))
             time.sleep(1.1)  # ages are in seconds, and equal ones go by name
-        found = wait_for(cluster, lambda: line_of(fairgate, pods=2), what="both pods in line")
+        found = wait_for(cluster, lambda: line_of(fairgate, pods=2), what="both queued pods")
         first, second = found["pods"]
         assert [(each["name"], each["place"], each["placeInTeam"]) for each in (first, second)] == [
             ("first", 1, 1),
@@ -124,7 +124,7 @@ def test_the_line_of_a_live_cluster_is_shown_to_a_user(cluster):
 
         explained = shown(fairgate, "explain", "pod/second", "-n", fairgate.team_a)
         assert explained.exit_code == 1
-        assert "2nd in line of team a, 2nd of all" in explained.stdout
+        assert "2nd in the queue of team a, 2nd of all" in explained.stdout
         assert "waits for: team a holds 20 of 20; next when 1 GPU comes back" in explained.stdout
         [said] = json.loads(shown(fairgate, "explain", "pod/first", "-n", fairgate.team_a, "-o", "json").stdout)
         assert (said["state"], said["outcome"], said["line"]["cause"]) == ("queued", "queued", first["cause"])
@@ -141,7 +141,7 @@ def test_the_line_of_a_live_cluster_is_shown_to_a_user(cluster):
         assert ledger["queuedGpus"] == "5"
 
         cluster.kubectl("delete", "pod", "first", "-n", fairgate.team_a)
-        found = wait_for(cluster, lambda: line_of(fairgate, pods=1), what="one pod in line")
+        found = wait_for(cluster, lambda: line_of(fairgate, pods=1), what="one queued pod")
         assert (found["pods"][0]["name"], found["pods"][0]["place"]) == ("second", 1)
         assert fairgate.metric("fairgate_queue_depth", team="a") == 1
         waits_before = fairgate.metric("fairgate_queue_wait_seconds_count", team="a")
@@ -190,8 +190,8 @@ def test_a_deployment_over_the_limit_waits_in_line_without_a_refusal(cluster):
         spec = {"replicas": 30, "selector": {"matchLabels": labels}, "template": template}
         serve = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "serve"}, "spec": spec}
         applied = cluster.kubectl.run("apply", "-f", "-", "-n", fairgate.team_a, stdin=json.dumps(serve))
-        assert "progressDeadlineSeconds (600) runs on while its pods wait in line" in applied.stderr
-        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 10, what="ten pods in line")
+        assert "progressDeadlineSeconds (600) runs on while its pods are queued" in applied.stderr
+        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 10, what="ten queued pods")
         wait_for(cluster, lambda: fairgate.charged("a") == 20, what="twenty run")
         assert fairgate.refused("TeamLimitExceeded") == 0
         events = cluster.kubectl.json("get", "events", "-n", fairgate.team_a)["items"]
@@ -233,7 +233,7 @@ def test_a_leader_that_is_killed_while_it_releases_200_pods_leaves_none_uncharge
         for number in range(20):
             create_pod(cluster, fairgate.team_a, pod(f"holder-{number}", gpus=10, **SIZE))
         create_all(cluster, [(fairgate.team_a, pod(f"p-{number}", gpus=1, **SIZE)) for number in range(200)])
-        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 200, what="200 pods in line")
+        wait_for(cluster, lambda: in_line(cluster, fairgate.team_a) == 200, what="200 queued pods")
         (leader,) = [n for n in range(3) if fairgate.metric("fairgate_leader", replica=n, lease="fairgate") == 1]
         for number in range(20):
             cluster.api.delete(f"/api/v1/namespaces/{fairgate.team_a}/pods/holder-{number}", {"gracePeriodSeconds": 0})

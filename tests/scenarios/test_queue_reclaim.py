@@ -29,7 +29,7 @@ def test_a_pod_in_line_keeps_its_gate_until_its_room_is_taken_back(cluster):
         assert fairgate.charged("b") == 12, "they count from now on"
         in_line = {each["name"]: each["cause"] for each in line_of(fairgate, pods=6)["pods"]}
         assert set(in_line) == set(names)
-        assert all("borrowed GPUs are taken back for it" in text for text in in_line.values()), in_line
+        assert all("borrowed GPUs are reclaimed for it" in text for text in in_line.values()), in_line
         tried = cluster.api.list(f"/api/v1/namespaces/{fairgate.team_b}/events")
         assert not [event for event in tried if event["reason"] == "FailedScheduling"], "it does not know them yet"
         for name in names:
@@ -60,7 +60,7 @@ def test_a_gang_keeps_its_gates_until_the_room_of_all_its_pods_is_taken_back_and
         wait_for(cluster, lambda: held() >= 9, what="nodes keep room")
         assert fairgate.charged("b") == 20, "all count from now on"
         causes = {each["cause"] for each in line_of(fairgate, pods=10)["pods"]}
-        assert causes == {"borrowed GPUs are taken back for its gang, which starts once all of them are free"}
+        assert causes == {"borrowed GPUs are reclaimed for its gang, which starts once all of them are free"}
         fairgate.stop(signal.SIGKILL)
         fairgate.start()
         running.stop(signal.SIGKILL)

@@ -131,7 +131,7 @@ def test_pods_that_only_it_has_room_for_wait_until_the_node_is_replaced(cluster)
                 texts = [each["metadata"].get("annotations", {}).get("fairgate.dev/waiting", "") for each in pods]
                 return len(texts) == 2 and all(f"node {bad} rejected the last" in text for text in texts)
 
-            wait_for(cluster, waiting, what="both pods wait in line")
+            wait_for(cluster, waiting, what="both pods are queued")
             failed = in_phase(cluster, ours, "Failed")
             assert 3 <= len(failed) <= 8, failed
             create_pod(cluster, fairgate.team_b, pod("of-another-team", gpus=1))
@@ -188,7 +188,7 @@ def test_pods_that_are_too_large_for_it_keep_no_smaller_pod_off(cluster):
                 "rejected the last 3 pods"
                 in get_pod(cluster, ours, "wide-next")["metadata"]["annotations"].get("fairgate.dev/waiting", "")
             ),
-            what="a pod of six GPUs waits in line",
+            what="a pod of six GPUs is queued",
         )
         create_pod(cluster, ours, pod("small", gpus=1))
         assert wait_bound(cluster, ours, "small") == bad

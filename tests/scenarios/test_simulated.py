@@ -34,7 +34,7 @@ GPU = ResourceName("nvidia.com/gpu")
 PODS_OF_A_RUN = 150
 USER = User("kubernetes-admin")
 POLICIES = {
-    "in line": "defaults: {onLimit: queue, onNoRoom: queue}\n",
+    "queued": "defaults: {onLimit: queue, onNoRoom: queue}\n",
     "refused at limits": "defaults: {onNoRoom: queue}\n",
 }
 
@@ -135,7 +135,7 @@ class Comparison:
             elif state is TaskState.WAITING and not any(
                 each.record is planned.record for each in self.simulation.cluster.pods.values()
             ):
-                found[name] = "in line"
+                found[name] = "queued"
             else:
                 resident = self.simulation.world.pod(self.uid(planned))
                 found[name] = f"{resident.tier_label} on {resident.node}"
@@ -157,7 +157,7 @@ class Comparison:
 
 def _state_of(found):
     if any(gate["name"] == "fairgate.dev/queue" for gate in found["spec"].get("schedulingGates", ())):
-        return "in line"
+        return "queued"
     if found["status"].get("phase") == "Succeeded":
         return "over"
     if "deletionTimestamp" in found["metadata"]:

@@ -46,7 +46,7 @@ def predicted(world, step, count):
     for answer in Simulator(world, now_text="").simulate(template, count, requester=Requester(CONTROLLER)):
         if isinstance(answer.decision, Queue):
             code, places = answer.decision.reason.code, range(answer.place, answer.place + answer.count)
-            yield from (("queue", "", code, f"{ordinal(place)} in line") for place in places)
+            yield from (("queue", "", code, f"{ordinal(place)} in the queue") for place in places)
             continue
         if isinstance(answer.decision, Deny):
             outcome = ("deny", "", answer.decision.reasons[0].code, None)

@@ -82,7 +82,7 @@ First steps:
   fairgate tryout                        without a cluster: see one decision
   fairgate policy check policies/default
   fairgate status --help                 who uses which GPUs, what would fit now
-  fairgate queue --help                  which pods wait in line, for what, and for how long
+  fairgate queue --help                  which pods are queued, for what, and for how long
   fairgate defragment --help             which moves of running pods would make room for those that wait
   fairgate page --help                   all of that in a browser, live
   fairgate explain --help                why a pod is admitted, refused or waiting

@@ -106,7 +106,7 @@ class EvictionReporter:
             if self._reported.get(uid) is not cause:
                 self._reported[uid] = cause
                 self._logs.event.info("no plan", **_subject(waiting), cause=str(cause))
-                text = f"no borrowed GPUs can be taken back for it now: {why_not(waiting, cause, unseen.get(uid, ()))}"
+                text = f"no borrowed GPUs can be reclaimed for it now: {why_not(waiting, cause, unseen.get(uid, ()))}"
                 self._publish_on_both(waiting, EventReason.CANNOT_RECLAIM, text)
 
     def sent(self, target: EvictionTarget) -> "SentEviction":
@@ -277,7 +277,7 @@ def _subject(waiting: ReclaimPod) -> dict[str, object]:
 
 
 def _plan_text(move: Move, sums: _Sums) -> str:
-    kept = f"its {plural_gpus(move.waiting.demand.gpus)} will be kept free on node {move.node}"
+    kept = f"its {plural_gpus(move.waiting.demand.gpus)} will be reserved on node {move.node}"
     if not move.victims:
         return f"{kept}: pods that end free the room and none is evicted"
     over = "; ".join(sums.over(team) for team in sorted({victim.team for victim in move.victims}))

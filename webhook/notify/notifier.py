@@ -321,7 +321,7 @@ _TITLES: Final = {
     "election": "a process cannot take part in the election of a leader",
     "process": "a process no longer reports",
     "serving": "a server does not serve",
-    "line": "pods in line that may start are not released",
+    "line": "queued pods that may start are not released",
 }
 """The conditions, which are the subjects of messages, with a line for people."""
 

@@ -110,7 +110,7 @@ class Stopped(StrEnum):
 
 
 WHY_STOPPED: Final = {
-    Stopped.ROOM_TAKEN: "other pods took room that was kept for it",
+    Stopped.ROOM_TAKEN: "other pods took room that was reserved for it",
     Stopped.NOT_NEEDED: "the pod that it was made for no longer waits for it",
     Stopped.RECLAIM_FIRST: "a team takes back its guaranteed share first",
     Stopped.REFUSED: "the API server does not evict one of its pods",

@@ -158,16 +158,16 @@ def _gpus(units: Units | float) -> float:
 WAIT_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0)
 
 _DEPTH: Final = {
-    "fairgate_queue_depth": "Pods of the team that wait in line, those that other controllers' gates hold included.",
+    "fairgate_queue_depth": "Pods of the team that are queued, those that other controllers' gates hold included.",
     "fairgate_queue_charged": "Pods of the team that are charged and keep their gate while reclaim makes their room.",
 }
 _WAIT: Final = (
     "fairgate_queue_wait_seconds",
-    "Time from the creation of a pod to its release from the line, observed by the leader: sum over replicas.",
+    "Time from the creation of a pod to its release from the queue, observed by the leader: sum over replicas.",
 )
 _RELEASES: Final = (
     "fairgate_queue_releases",
-    "Pods that were released from the line, counted by the leader: sum over replicas. `way`: inTurn, backfill.",
+    "Pods that were released from the queue, counted by the leader: sum over replicas. `way`: inTurn, backfill.",
 )
 _TIMED_OUT: Final = (
     "fairgate_gangs_timed_out",
@@ -176,7 +176,7 @@ _TIMED_OUT: Final = (
 
 _STALLED: Final = (
     "fairgate_queue_stalled_seconds",
-    "For how long the first pod in line could have started and was not released, by the leader; 0 if none waits so.",
+    "For how long the first queued pod could have started and was not released, by the leader; 0 if none waits so.",
 )
 
 

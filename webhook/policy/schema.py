@@ -194,7 +194,7 @@ class Queue(Spec):
     gang_timeout: GangTimeout = Field(
         default="5m",
         validate_default=True,
-        description="How long the pods of a gang may take to come, and for how long room is kept for those that come "
+        description="How long the pods of a gang may take to come, and how long room is reserved for those that come "
         "after the first ones run.",
     )
     hold_back: SecondsLimit = Field(

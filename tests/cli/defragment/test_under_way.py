@@ -83,7 +83,7 @@ def test_a_pod_that_is_moved_is_explained(tmp_path):
 def test_a_pod_in_line_that_room_is_made_for_is_explained(tmp_path):
     found, at = being_moved()
     text = test_explained.explained(tmp_path, found, "pod/first", layout="table")
-    assert "4 GPUs on gpu-2 are kept for it" in text
+    assert "4 GPUs on gpu-2 are reserved" in text
     assert f"to be evicted for that: nlp/b at {at}" in text
 
 
@@ -97,5 +97,5 @@ def test_the_page_shows_what_is_under_way():
     found, _ = being_moved()
     text = shown(found)
     assert "Under way nlp/ b of team" in text
-    assert "moves to gpu-1 , which keeps a place for it" in text
+    assert "moves to gpu-1 , which reserves room for it" in text
     assert "vision/ first" not in text, "its room is being made"

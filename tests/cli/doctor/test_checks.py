@@ -325,4 +325,4 @@ def test_charged_pods_that_keep_their_gate_are_named():
     ledger = {"status": {"team": "vision"}, "ledger": {"inFlight": entries}}
     [found] = check_ledger([], ReadValue([ledger]), POLICY)
     assert (found.check, found.state) == (Check.LEDGER, State.OK)
-    assert found.message.endswith("; 1 charged pod in line until borrowers have left: vision/waits")
+    assert found.message.endswith("; 1 charged pod queued until borrowers leave: vision/waits")

@@ -27,7 +27,7 @@ def test_nodes_in_maintenance_are_named_and_are_no_problem():
 
 
 def test_a_line_that_stands_still_is_wrong_and_named_by_the_leader():
-    text = "the first pod in line, of team vision, may start now, and has not been released for 45 s"
+    text = "the first queued pod, of team vision, may start now, and has not been released for 45 s"
     found = findings(**replicas(**{"pod-1_a": process(leading=True, stalled=text)}))
     [leader] = [each for each in found if each.check == "leader"]
     assert (leader.state, leader.message) == ("wrong", text)

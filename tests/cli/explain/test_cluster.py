@@ -104,7 +104,7 @@ async def test_a_waiting_pod_shows_reclaimable_gpus_and_the_leader(cluster):
     cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=NO_ROOM)
     shown = await cluster.explain("pod/waiting", "-n", "nlp")
     assert shown.exit_code == 1
-    assert "reclaim  8 GPUs can be taken back from vision on gpu-1" in shown.stdout
+    assert "reclaim  8 GPUs can be reclaimed from vision on gpu-1" in shown.stdout
     assert "1 pod would be evicted: vision/borrower 8" in shown.stdout
     assert "evictor evictor-0 leads" in shown.stdout
     [explained] = await cluster.explained("pod/waiting", "-n", "nlp")
@@ -125,7 +125,7 @@ async def test_a_manifest_shows_the_victims_for_its_pod(cluster):
     cluster.pod("borrower", node="gpu-1", gpus=8)
     shown = await cluster.explain("-", given=json.dumps(b.pod("new", namespace="nlp", gpus=8)))
     assert shown.exit_code == 1
-    assert "reclaim  8 GPUs can be taken back from vision on gpu-1" in shown.stdout
+    assert "reclaim  8 GPUs can be reclaimed from vision on gpu-1" in shown.stdout
     borrowing = json.dumps(b.pod("new", namespace="vision", gpus=8))
     assert "reclaim" not in (await cluster.explain("-", given=borrowing)).stdout
 
@@ -141,7 +141,7 @@ async def test_without_an_evictor_nothing_is_promised_to_a_pod_that_borrowers_ke
     cluster.pod("borrower", node="gpu-1", gpus=8)
     new = json.dumps(b.pod("new", namespace="nlp", gpus=4))
     shown = " ".join((await cluster.explain("-", given=new)).stdout.split())
-    assert "so 4 GPUs can be taken back; 1st in line (WaitsForBorrowers)" in shown
+    assert "so 4 GPUs can be reclaimed; 1st in the queue (WaitsForBorrowers)" in shown
     assert "reclaim no evictor leads, so nothing is evicted: there is no Lease fairgate-evictor" in shown
     cluster.lease()
     assert "reclaim evictor evictor-0 leads" in " ".join((await cluster.explain("-", given=new)).stdout.split())
@@ -212,8 +212,8 @@ async def test_a_beneficiary_of_reclaim_is_not_refused_and_shows_its_plan(cluste
     at = under_way(cluster)
     shown = (await cluster.explain("pod/waiting", "-n", "nlp")).stdout
     assert "HeldRoom" not in shown
-    assert "8 GPUs on gpu-1 are kept for it" in shown
-    assert "; plan since " in shown
+    assert "8 GPUs on gpu-1 are reserved" in shown
+    assert "; planned " in shown
     assert f"to be evicted for that: vision/borrower at {at}" in shown
     assert "evictor evictor-0 leads" in shown
     [explained] = await cluster.explained("pod/waiting", "-n", "nlp")
@@ -411,7 +411,7 @@ async def test_explain_promises_only_what_the_evictor_would_do(cluster):
     status = NO_ROOM | {"conditions": [condition]}
     cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=status, annotations=decision)
     shown = await cluster.explain("pod/waiting", "-n", "nlp")
-    assert "reclaim  no GPUs are taken back for it: a node has room for it now" in shown.stdout
+    assert "reclaim  no GPUs are reclaimed for it: a node has room for it now" in shown.stdout
 
     status = NO_ROOM | {"conditions": [condition | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}
     cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=status, annotations=decision)

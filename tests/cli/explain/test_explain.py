@@ -208,7 +208,7 @@ def test_what_a_running_pod_is_comes_first_and_it_is_never_held_up(tmp_path):
 def test_the_outcome_of_a_pod_in_line_is_that_of_its_line(tmp_path):
     line = [in_line(name, created=f"2026-11-25T1{n}:00:00Z") for n, name in enumerate(("first", "second"))]
     sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), *line])
-    for name, cause in (("first", "it may start now"), ("second", "1 pod of team vision ahead of it")):
+    for name, cause in (("first", "it starts within seconds"), ("second", "1 pod of team vision ahead of it")):
         result = CliRunner().invoke(
             main, ["explain", *queueing(tmp_path, limit=8), f"pod/{name}", "-n", "vision", "-o", "json"]
         )

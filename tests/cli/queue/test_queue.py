@@ -121,7 +121,7 @@ def test_an_unknown_team_is_an_error_that_names_the_teams(tmp_path):
 
 
 def test_nothing_waits(tmp_path):
-    assert rows(queue(tmp_path, found=waiting_world()[:2]))[0] == "no pod waits in line"
+    assert rows(queue(tmp_path, found=waiting_world()[:2]))[0] == "no pod is queued"
 
 
 @pytest.mark.parametrize(("layout", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -163,8 +163,8 @@ def test_explain_tells_the_same_of_a_waiting_pod(tmp_path):
     result = CliRunner().invoke(main, ["explain", *options, "pod/second", "-n", "vision"])
     assert result.exit_code == 1, result.output
     printed = rows(result)
-    assert printed[1].startswith("It waits in line. Queued (WaitsForLimit) at ")
-    assert "line 2nd in line of team vision, 2nd of all, since 4h" in printed
+    assert printed[1].startswith("It is queued. Queued (WaitsForLimit) at ")
+    assert "line 2nd in the queue of team vision, 2nd of all, for 4h" in printed
     assert "waits for: team vision holds 8 of 8; next when 1 GPU comes back" in printed
     assert "held by vision/Job/train 8" in printed
     assert "outcome queued" in printed
@@ -184,14 +184,14 @@ def test_explain_says_of_a_new_manifest_that_it_would_be_queued(tmp_path):
     assert (result.exit_code, result.exception.__class__) == (1, SystemExit), result.output
     text = result.stdout
     assert "queued" in text
-    assert "waits: team vision holds 8 of 8; next when 2 GPUs come back; 3rd in line (WaitsForLimit)" in text
+    assert "waits: team vision holds 8 of 8; next when 2 GPUs come back; 3rd in the queue (WaitsForLimit)" in text
 
 
 def test_status_shows_the_line_of_each_team(tmp_path):
     options = sample_world.write(tmp_path, waiting_world())
     (tmp_path / "policy.yaml").write_text(POLICY)
     printed = rows(CliRunner().invoke(main, ["status", *options]))
-    assert "in line" in printed[0]
+    assert "queued" in printed[0]
     assert any(line.startswith("vision 8 8 8 0 0 0 3 (2 pods) ") for line in printed)
     teams = json.loads(CliRunner().invoke(main, ["status", *options, "-o", "json"]).stdout)["teams"]
     assert {each["name"]: (each["queued"], each["queuedGpus"]) for each in teams} == {
@@ -232,7 +232,7 @@ async def test_of_a_live_cluster_it_says_how_long_the_last_ones_of_the_size_wait
     printed = rows(await live("--team", "vision"))
     assert printed[1].endswith(" last 3: <1m to 40m")
     assert printed[2].endswith(" -"), "nothing is known of its size"
-    assert "earlier waits: how long the last pods of this size in the team waited in line, not promised" in printed
+    assert "earlier waits: how long the last pods of this size in the team waited in the queue, not promised" in printed
     first = line_of(await live("--team", "vision", "-o", "json"))[0]
     earlier = first.earlier_starts
     assert (earlier.starts, earlier.shortest_seconds, earlier.longest_seconds) == (3, 0, 2400)

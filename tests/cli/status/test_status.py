@@ -254,7 +254,7 @@ def test_idle_pods_have_a_column_a_line_and_rows():
     world = world_of(WorldObjects(tuple(objects)), parse({"p.yaml": text.encode()}, origin="p"), name="w")
     board = board_of(world)
     printed = printed_as(board, Look())
-    assert "held idle" in printed.splitlines()[0]
+    assert "unused" in printed.splitlines()[0]
     assert "1 pod of team vision does not use 4 GPUs: vision/eval" in printed
     report = report_of(board, [], idle_unknown="it answered 403")
     (row,) = report.idle

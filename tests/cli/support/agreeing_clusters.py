@@ -27,7 +27,7 @@ NOW = 1_795_600_000
 USER = "ann"
 SHARED = "nvidia.com/gpu.shared"
 TEAMS = ("red", "blue")
-_PLACE = re.compile(r"(\d[\d,]*)(?:st|nd|rd|th) in line")
+_PLACE = re.compile(r"(\d[\d,]*)(?:st|nd|rd|th) in the queue")
 _CODE = re.compile(r"\(([A-Z][A-Za-z]+)\)")
 
 

@@ -65,7 +65,7 @@ def test_the_use_of_the_cluster_and_the_waits_of_jobs_follow(tmp_path):
     path = history(tmp_path / "use.db", rows)
     assert run("--history", path, *RANGE).output.splitlines()[-6:] == [
         "GPUs held: 75.0% at the end, 75.0% on average.",
-        "Nodes held in part: 25.0% of the nodes. Beyond the fewest that gangs need: 25.0% of their nodes.",
+        "25.0% of the nodes are only partly used. Beyond the fewest that gangs need: 25.0% of their nodes.",
         "",
         "GPUs of the job  started  wait p50     p90     p99",
         "1                      3      ≤10s    ≤10s    ≤10s",
@@ -156,6 +156,6 @@ def test_what_was_held_and_not_used_comes_first(tmp_path):
         "nlp             -        0.00         0.50     -     0.00  0.25   0.50   0.10        3          24.0",
         "total        3.00        12.0         0.50  2.00     0.00  0.25   0.50   0.10        3          24.0",
     ]
-    assert "Held idle: GPUs of pods that did not use them, 24.0% of what was held." in lines
+    assert "Unused: GPUs of pods that did not use them, 24.0% of what was held." in lines
     (vision, _) = csv.DictReader(io.StringIO(run("--history", path, *RANGE, "-o", "csv").output))
     assert (vision["held_idle"], vision["idle"]) == ("3.0", "3.0")

@@ -33,9 +33,9 @@ def test_a_member_waits_uncharged_until_its_gang_is_judged():
     place = place_for()
     decision = asked(place, size=4)
     assert isinstance(decision, Queue)
-    assert said(decision.reason) == (Code.WAITS_FOR_GANG, "waits: 1 of 4 members of gang g have come; 1st in line")
+    assert said(decision.reason) == (Code.WAITS_FOR_GANG, "waits: 1 of 4 members of gang g have come; 1st in the queue")
     place.set_waiting(member("first"))
-    assert asked(place).reason.text == "waits: 2 members of gang g have come; 2nd in line"
+    assert asked(place).reason.text == "waits: 2 members of gang g have come; 2nd in the queue"
 
 
 def test_a_size_that_is_not_that_of_the_others_is_a_warning_and_the_largest_counts():

@@ -42,7 +42,7 @@ def test_the_next_pod_of_the_controller_goes_to_its_place_and_nowhere_else():
 @pytest.mark.parametrize(
     "key",
     [controller_key("Job", "team-b", "train"), controller_key("Job", "team-a", "other"), "", "uid-of-another"],
-    ids=["another namespace", "another Job", "no pod", "a pod in line"],
+    ids=["another namespace", "another Job", "no pod", "a queued pod"],
 )
 def test_any_other_pod_goes_elsewhere(key):
     assert chosen(cluster(kept(key))) == ("n1",)

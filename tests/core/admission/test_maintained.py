@@ -24,7 +24,7 @@ def test_a_node_in_maintenance_gets_no_pod_and_is_the_reason_why_it_waits(what):
     outcome, code, text = outcome_of(pod(4), place)
     assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
     assert text == (
-        f"node n0 takes no new pods while its {what.value}: the pod waits; 1 node could hold it when free and open"
+        f"node n0 takes no new pods while its {what.value}: the pod waits; it fits on 1 node once empty and open"
     )
     place.set_node(node("n0", gpus=8))
     assert outcome_of(pod(4), place)[0] == "runs"

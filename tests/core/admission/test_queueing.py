@@ -33,15 +33,15 @@ def text_of(decision):
 class TestOverTheLimit:
     def test_a_pod_waits_with_the_numbers_and_its_place(self):
         place = full_team()
-        want = "waits: team team-a holds 20 of 20; next when 4 GPUs come back; 1st in line"
+        want = "waits: team team-a holds 20 of 20; next when 4 GPUs come back; 1st in the queue"
         assert text_of(admit(pod(4), ALICE, place)) == want
         place.set_waiting(waiting("first"))
-        assert text_of(admit(pod(1), ALICE, place)).endswith("next when 1 GPU comes back; 2nd in line")
+        assert text_of(admit(pod(1), ALICE, place)).endswith("next when 1 GPU comes back; 2nd in the queue")
 
     @pytest.mark.parametrize(
         ("shares", "want"),
         [
-            pytest.param(LIMITED, Retry, id="it waits in line"),
+            pytest.param(LIMITED, Retry, id="it is queued"),
             pytest.param({}, Deny, id="it is refused"),
         ],
     )
@@ -130,10 +130,10 @@ class TestOverTheLimit:
         filled.waiting.expect(waiting("on-its-way").uid, "team-a", now=0)
         decision = admit(pod(1), ALICE, filled)
         assert codes(decision) == [Code.QUEUE_FULL]
-        assert "2 pods wait in line, which is all that its queue holds (2)" in decision.reasons[0].text
+        assert "2 pods are queued, which is all that its queue holds (2)" in decision.reasons[0].text
         filled.set_policy(replace(filled.policy, queue=QueueRules(depth=1)))
         filled.waiting.discard(waiting("on-its-way").uid)
-        assert "1 pod waits in line, which is all" in admit(pod(1), ALICE, filled).reasons[0].text
+        assert "1 pod is queued, which is all" in admit(pod(1), ALICE, filled).reasons[0].text
 
 
 class TestKeptOutByBorrowers:
@@ -149,7 +149,7 @@ class TestKeptOutByBorrowers:
         decision = admit(pod(2, namespace="team-b"), ALICE, self.place())
         assert text_of(decision) == (
             "waits: department left holds 8 of 9, 5 of them borrowed; it is inside team team-b's guaranteed share,"
-            " so 1 GPU can be taken back; 1st in line"
+            " so 1 GPU can be reclaimed; 1st in the queue"
         )
         assert decision.reason.code is Code.WAITS_FOR_BORROWERS
 
@@ -206,7 +206,7 @@ class TestKeptOutByBorrowers:
         place.set_waiting(waiting("kept", 1, namespace="team-b", keeps_room=True))
         text = text_of(admit(pod(1, tier_label="preemptible"), ALICE, place))
         assert text.startswith(
-            "waits: department left holds 8 of 9, 1 kept for pods inside their guaranteed shares; next when 1 GPU"
+            "waits: department left holds 8 of 9, 1 reserved for pods inside their guaranteed shares; next when 1 GPU"
         )
 
 
@@ -215,7 +215,7 @@ class TestNoRoom:
         place = world(policy(team(**LIMITED)), nodes=[node()], residents=[resident(10, node="n0", namespace="team-b")])
         decision = admit(pod(2), ALICE, place)
         assert decision.reason.code is Code.WAITS_FOR_ROOM
-        assert decision.reason.text.endswith("; 1st in line")
+        assert decision.reason.text.endswith("; 1st in the queue")
 
     def test_by_default_it_waits_in_kube_scheduler(self):
         place = world(policy(team()), nodes=[node()], residents=[resident(10, node="n0", namespace="team-b")])

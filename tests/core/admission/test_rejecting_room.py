@@ -23,7 +23,7 @@ class TestPodsThatFindNoOtherRoom:
         assert decision.reason.code == Code.WAITS_FOR_ROOM
         assert decision.reason.text == (
             "waits: no node has nvidia.com/gpu 4 free now, and node n0 rejected the last 3 pods of team team-a "
-            "(UnexpectedAdmissionError); 2 nodes could hold it when free and open; 1st in line"
+            "(UnexpectedAdmissionError); it fits on 2 nodes once empty and open; 1st in the queue"
         )
 
     def test_those_that_it_has_no_room_for_wait_in_kube_scheduler(self):

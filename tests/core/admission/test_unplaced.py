@@ -152,7 +152,7 @@ class TestWhy:
     )
     def test_what_is_short_now_is_named(self, asked, busy, want):
         place = world(nodes=[node()], residents=[busy])
-        assert outcome_of(asked, place)[2] == f"{want}: the pod waits; 1 node could hold it when free and open"
+        assert outcome_of(asked, place)[2] == f"{want}: the pod waits; it fits on 1 node once empty and open"
 
     def test_nodes_of_a_model_at_its_limit_do_not_count(self):
         limited = team(models={A100: Share(0, gpus(8)), T4: Share(0, gpus(40))})

@@ -30,7 +30,7 @@ from webhook.core.starting.starts import AssumedStarts
 
 QUEUES = {"on_limit": OnLimit.QUEUE, "on_no_room": OnNoRoom.QUEUE}
 HOUR = 3600
-STARTS = "it may start now, with the next release"
+STARTS = "it starts within seconds"
 NOW = 100 * HOUR
 
 
@@ -220,7 +220,7 @@ def test_a_charged_pod_for_which_a_node_keeps_room_waits_for_that(is_charged):
     if is_charged:
         there.assume(flight_of(found.pod, Charge(found.team, Tier.GUARANTEED, found.pod.demand.gpus)))
     causes = {row.waiting.pod.name: row.cause for row in rows(there)}
-    assert causes["a"] == "borrowed GPUs are taken back for it, and it starts once they are free"
+    assert causes["a"] == "borrowed GPUs are reclaimed for it, and it starts once they are free"
     assert causes["b"] != causes["a"], "no node keeps room for it any more"
 
 
@@ -232,7 +232,7 @@ def test_all_of_a_gang_wait_for_the_room_that_is_taken_back_for_some_of_them():
         there.assume(flight_of(each.pod, Charge(each.team, Tier.GUARANTEED, each.pod.demand.gpus)))
     causes = {row.waiting.pod.name: row.cause for row in rows(there)}
     assert causes["a"] == causes["b"]
-    assert causes["a"] == "borrowed GPUs are taken back for its gang, which starts once all of them are free"
+    assert causes["a"] == "borrowed GPUs are reclaimed for its gang, which starts once all of them are free"
     assert causes["c"] != causes["a"]
 
 
@@ -244,7 +244,7 @@ def test_where_policy_is_not_enforced_every_pod_is_about_to_be_released():
 @pytest.mark.parametrize(
     ("written", "want"),
     [
-        ({"text": "waits: no node; 3rd in line", "reason": Reason(Code.WAITS_FOR_ROOM, "no node")}, "no node"),
+        ({"text": "waits: no node; 3rd in the queue", "reason": Reason(Code.WAITS_FOR_ROOM, "no node")}, "no node"),
         ({"text": "waits: what an earlier version wrote"}, "waits: what an earlier version wrote"),
         ({}, "not known"),
     ],
@@ -265,7 +265,7 @@ def test_pods_in_line_have_the_waits_of_earlier_ones_like_them():
     pods = [waiting("a", 3), waiting("small", 1, created=1), waiting("gated", 3, foreign_gates=("x",), created=2)]
     first, small, gated = rows(line(*pods, residents=[held(8)]), waits=waits)
     assert first.earlier == (3, 60, 240)
-    assert (small.earlier, gated.earlier) == (None, None), "of this size none is known; it is not in line"
+    assert (small.earlier, gated.earlier) == (None, None), "of this size none is known; it is not queued"
 
 
 def test_of_many_kinds_of_pods_only_so_many_are_judged(monkeypatch):
@@ -292,7 +292,7 @@ def test_the_line_of_ten_thousand_different_pods_on_five_hundred_full_nodes_take
 def test_a_pod_for_which_room_is_taken_back_says_so():
     borrowed = [held(8, f"b{n}", node=f"n{n}", namespace="team-b", tier="preemptible") for n in range(2)]
     [row] = rows(line(waiting("a", 4), residents=borrowed))
-    assert row.cause == "borrowed GPUs are taken back for it, with one of the next releases"
+    assert row.cause == "borrowed GPUs are reclaimed for it, with one of the next releases"
     assert row.needs_evictor
     [free] = rows(line(waiting("a", 4)))
     assert not free.needs_evictor

@@ -103,7 +103,9 @@ def test_a_part_that_started_with_room_for_the_others_is_not_taken_back():
     assert other.is_reservation
     assert line.is_partly_charged(first.waiting, charged={"uid-a"}, now=400) is False
     place.drop_reservation(other.waiting.uid)
-    assert line.is_partly_charged(first.waiting, charged={"uid-a"}, now=400) is True, "no room is kept for the other"
+    assert line.is_partly_charged(first.waiting, charged={"uid-a"}, now=400) is True, (
+        "no room is reserved for the other"
+    )
 
 
 def test_members_that_others_hold_have_not_come():

@@ -107,7 +107,7 @@ def test_a_pod_that_follows_waits_at_the_door_for_its_room_and_the_one_after_it_
     found = admit(new, Requester(""), stage.world)
     assert isinstance(found, Queue)
     assert found.reason.code is Code.WAITS_FOR_GANG
-    assert found.reason.text == "waits: room is kept for it in gang g; 1st in line"
+    assert found.reason.text == "waits: room is reserved for it in gang g; 1st in the queue"
     (reservation,) = stage.world.gang_reservations.of(GANG)
     stage.world.drop_reservation(reservation.pod.uid)
     assert isinstance(admit(new, Requester(""), stage.world), Admit)

@@ -382,7 +382,7 @@ class Field:
         """The first pod in line, if explanations say that it may start now."""
         rows = QueueReader(self.world, now=self.now).rows()
         starts = rows and rows[0].place is not None and rows[0].place.overall == 1 and not rows[0].needs_evictor
-        return rows[0].waiting.uid if starts and rows[0].cause.startswith("it may start now") else None
+        return rows[0].waiting.uid if starts and rows[0].cause.startswith("it starts within seconds") else None
 
     def starved(self):
         """Pods in line or unbound, inside their team's share, that would fit if all borrowers were gone."""

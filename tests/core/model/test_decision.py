@@ -13,9 +13,9 @@ from webhook.core.model.policy import OnLimit, OnNoRoom
     [
         pytest.param(2, 20, {}, False, id="it has room"),
         pytest.param(3, 20, {}, True, id="admitted, and waits for room"),
-        pytest.param(3, 20, {"on_no_room": OnNoRoom.QUEUE}, True, id="in line for room"),
+        pytest.param(3, 20, {"on_no_room": OnNoRoom.QUEUE}, True, id="in the queue for room"),
         pytest.param(2, 3, {}, False, id="refused by a limit"),
-        pytest.param(2, 3, {"on_limit": OnLimit.QUEUE}, False, id="in line for a limit"),
+        pytest.param(2, 3, {"on_limit": OnLimit.QUEUE}, False, id="in the queue for a limit"),
     ],
 )
 def test_a_decision_lacks_room_whatever_policy_does_about_that(gpus, limit, line, want):

@@ -201,6 +201,6 @@ def test_the_check_finds_what_reads_text_back(line):
 def test_a_reason_to_wait_keeps_its_cause_apart_from_the_place():
     cause = Statement("no node has {resource} free now", {"resource": Resource(ResourceName("nvidia.com/gpu"), 8)})
     reason = waits_for(Code.WAITS_FOR_ROOM, cause, place=3)
-    assert reason.text == "waits: no node has nvidia.com/gpu 8 free now; 3rd in line"
+    assert reason.text == "waits: no node has nvidia.com/gpu 8 free now; 3rd in the queue"
     assert cause_of(reason) == cause
     assert cause_of(Reason(Code.NEVER_FITS, *cause)) == cause

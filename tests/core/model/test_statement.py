@@ -29,7 +29,7 @@ MEMORY = Resource(ResourceName("memory"), 64 << 30)
         ("{x:,}", 1000, "1,000"),
         ("{x:node}", 1, "1 node"),
         ("{x:node}", 2000, "2,000 nodes"),
-        ("{x:place}", 12, "12th in line"),
+        ("{x:place}", 12, "12th in the queue"),
         ("{x:duration}", 5400, "1h30m"),
         ("{x:gpus}", ONE_GPU // 2, "0.5"),
         ("{x:gpus}", Fraction(ONE_GPU, 81_921), "less than 0.001"),

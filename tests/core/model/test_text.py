@@ -75,8 +75,8 @@ def test_ages_and_waits_are_in_one_unit(seconds, want):
 
 
 def test_a_place_in_line_reads_alike_with_and_without_its_team():
-    assert place_text(2) == "2nd in line"
-    assert place_text(2, "a", 5) == "2nd in line of team a, 5th of all"
+    assert place_text(2) == "2nd in the queue"
+    assert place_text(2, "a", 5) == "2nd in the queue of team a, 5th of all"
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class TestBorrowers:
     def test_the_refusal_names_the_room_that_is_kept(self):
         (reason,) = admit(pod(3), ALICE, place(kept())).reasons
         assert reason.text == (
-            "department left: requested 3, limit 9, used 5, reserved 0, kept for pods inside their guaranteed shares 2;"
+            "department left: requested 3, limit 9, used 5, reserved 0, reserved for pods inside their guaranteed shares 2;"
             " largest holders: team team-a 5; a request of at most 2 would pass now"
         )
 
@@ -175,8 +175,8 @@ class TestWhatPodsDeletedByForceLeave:
     @pytest.mark.parametrize(
         ("namespace", "more", "want"),
         [
-            pytest.param("team-b", {}, Admit, id="managed, for its own team in line"),
-            pytest.param("team-c", {}, Queue, id="managed, for another team in line"),
+            pytest.param("team-b", {}, Admit, id="managed, for its own team in the queue"),
+            pytest.param("team-c", {}, Queue, id="managed, for another team in the queue"),
             pytest.param("team-b", {"handling": Handling.NODE_NAME, "node_name": "n0"}, Deny, id="past the line"),
         ],
     )

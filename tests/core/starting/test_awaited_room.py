@@ -256,7 +256,7 @@ class TestGangs:
             charged(place, room, name, count=4, holds=("h2",), gang=2, domain=DomainRequest("rack", is_required=True))
         domains = {admit.node_choice.domain for _, admit in started(room)}
         (domain,) = domains
-        assert (domain.name, domain.why) == ("rack=b", "8 GPUs were kept there for 2 pods that start together")
+        assert (domain.name, domain.why) == ("rack=b", "8 GPUs were reserved there for 2 pods that start together")
 
     def test_a_pod_alone_does_not_wait_for_a_gang(self):
         place = self.place()

@@ -32,7 +32,7 @@ def test_it_says_for_how_long_the_first_could_have_started():
     assert watched.line.problem == ""
     watched.look(STALLED_SECONDS)
     assert watched.line.problem == (
-        "the first pod in line, of team team-a, may start now, and has not been released for 30 s"
+        "the first queued pod, of team team-a, may start now, and has not been released for 30 s"
     )
 
 

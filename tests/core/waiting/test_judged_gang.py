@@ -177,7 +177,7 @@ class TestOwedByBorrowers:
         assert isinstance(found[0].verdict, OverLimit)
         assert found[0].reason.text == (
             "gang g needs 3 GPUs together; department left holds 4 of 4, 4 of them borrowed; "
-            "it is inside team team-b's guaranteed share, so 3 GPUs can be taken back"
+            "it is inside team team-b's guaranteed share, so 3 GPUs can be reclaimed"
         )
 
     @pytest.mark.parametrize(

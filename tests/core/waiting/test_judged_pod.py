@@ -46,7 +46,7 @@ class TestKeptRoom:
         assert judged(waiting("kept", 1, namespace="team-b", keeps_room=True), place).verdict == Fits()
         behind = judged(waiting("behind", 1, namespace="team-b"), place, way=Way.BACKFILL)
         assert behind.verdict == OverLimit((KEPT, "team-b"))
-        assert "1 kept for pods inside their guaranteed shares" in behind.reason.text
+        assert "1 reserved for pods inside their guaranteed shares" in behind.reason.text
 
     def test_a_borrower_is_not_blocked_by_a_limit_that_would_block_others(self):
         """Its verdict must not stand for pods of its size that do not borrow."""
@@ -124,7 +124,7 @@ def test_back_fill_stays_off_the_kept_nodes():
     full = judged(waiting("a"), place, way=Way.BACKFILL, kept=frozenset({"n0"}))
     assert isinstance(full.verdict, NoRoom)
     assert full.reason.text.endswith(
-        "1 node could hold it when free and open; room on 1 node is kept for pods ahead of it"
+        "it fits on 1 node once empty and open; room on 1 node is reserved for pods ahead of it"
     )
 
 
@@ -132,7 +132,7 @@ def test_a_pod_all_of_whose_nodes_are_kept_waits_for_room_and_its_selector_is_ri
     place = world(policy(team(**LIMITED)), nodes=[node("n0"), node("n1")])
     found = judged(waiting("a"), place, way=Way.BACKFILL, kept=frozenset({"n0", "n1"}))
     assert isinstance(found.verdict, NoRoom)
-    assert found.reason.text == "no other node could hold it; room on 2 nodes is kept for pods ahead of it"
+    assert found.reason.text == "no other node could hold it; room on 2 nodes is reserved for pods ahead of it"
     lost = judged(waiting("lost", 11), place, way=Way.BACKFILL, kept=frozenset({"n0"}))
     assert lost.verdict == Never(), "it could not start there either"
 

@@ -99,7 +99,7 @@ def test_equal_pods_are_judged_once(monkeypatch):
     original = judged_gang.judge_pod
     monkeypatch.setattr(judged_gang, "judge_pod", lambda *args: judged.append(args) or original(*args))
     found = reasons(AssumedStarts(full(*(waiting(f"p{number:02}", 1, created=number) for number in range(20)))))
-    assert (len(found), len(judged)) == (19, 2), "the first in line, and those behind it"
+    assert (len(found), len(judged)) == (19, 2), "the first in the queue, and those behind it"
 
 
 def test_where_policy_is_not_enforced_none_is_judged():

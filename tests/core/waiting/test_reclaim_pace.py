@@ -55,7 +55,7 @@ def test_the_rest_of_the_line_follows_as_pods_get_their_nodes():
     assert {turn.admit.charge.tier for turn in turns} == {Tier.GUARANTEED}
     blocked = starts.blocked[f"uid-p{MOST:04}"]
     assert isinstance(blocked.verdict, Paced)
-    assert blocked.reason.text == f"borrowed GPUs are taken back for {MOST} pods of team team-a ahead of it"
+    assert blocked.reason.text == f"borrowed GPUs are reclaimed for {MOST} pods of team team-a ahead of it"
     assert release(place, starts, 1) == []
     place.remove_pod("borrows-0")
     place.set_pod(as_released(turns[0], on="n0"))

@@ -85,7 +85,7 @@ def test_the_age_of_a_pod_counts_from_when_the_last_foreign_gate_went():
     pods.set(waiting("a", created=5, version="9"), now=1000)
     assert pods.get("uid-a").created == 901, "it joined once"
     pods.set(waiting("b", created=7), now=1000)
-    assert pods.get("uid-b").created == 7, "it was in line from the start"
+    assert pods.get("uid-b").created == 7, "it was queued from the start"
 
 
 def test_the_line_is_that_of_the_team_that_the_namespace_belongs_to_now():

@@ -52,7 +52,7 @@ SHAPES = {
     },
     "with a volume": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
     "in one zone with others": {"affinity": {"podAffinity": {REQUIRED: [AFFINE | {"topologyKey": ZONE}]}}},
-    "that waited in line": {"schedulingGates": [{"name": "fairgate.dev/queue"}]},
+    "that waited in the queue": {"schedulingGates": [{"name": "fairgate.dev/queue"}]},
 }
 
 

@@ -14,7 +14,7 @@ CAUSE = Statement("team {team} holds {taken:gpus}", {"team": "vision", "taken": 
 def test_the_text_and_the_facts_say_the_same():
     written = waiting_annotations(waits_of(waits_for(Code.WAITS_FOR_LIMIT, CAUSE, place=4)))
     assert written == {
-        keys.WAITING: "waits: team vision holds 1; 4th in line",
+        keys.WAITING: "waits: team vision holds 1; 4th in the queue",
         keys.WAITING_FACTS: '{"code":"WaitsForLimit","cause":{"words":"team {team} holds {taken:gpus}",'
         '"facts":{"team":"vision","taken":"1"}},"place":4}',
     }

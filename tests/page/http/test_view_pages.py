@@ -44,14 +44,14 @@ def test_a_pods_page_begins_with_what_it_does_now(page):
     body = page.get("/explain?namespace=nlp&name=later")[1]
     now, _, rest = body[body.index("<main") :].partition("Step by step")
     for fact in (
-        "Waits in line",
-        "1st in line of team nlp, 1st of all",
+        "Is queued",
+        "1st in the queue of team nlp, 1st of all",
         "2026-11-22T09:30:00Z",
         "earlier waits",
         "last 2: 60s to 30m",
     ):
         assert fact in now, fact
-    assert "It waits in line." in rest
+    assert "It is queued." in rest
     body = page.get("/explain?namespace=vision&name=train-0")[1]
     now, _, rest = body[body.index("<main") :].partition("If it were created now")
     for fact in ("Starts", 'href="/?node=gpu-1"', "guaranteed", 'href="/search?q=train"', "alice"):
@@ -138,7 +138,7 @@ def test_pods_that_do_not_use_their_gpus_are_listed_where_that_is_measured(page)
         body = measured.get("/teams")[1]
         assert "Held and not used" in body
         assert all(name in body for name in ("train-0", "eval"))
-        assert '<td class="number" data-label="held idle">8</td>' in body
+        assert '<td class="number" data-label="unused">8</td>' in body
 
 
 def test_the_teams_view_has_the_workloads_that_are_to_keep_some_replicas():

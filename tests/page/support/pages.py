@@ -57,7 +57,7 @@ def waiting(name, *, namespace="nlp", gpus=8, created="2026-11-22T09:30:00Z"):
     made = b.pod(name, namespace=namespace, gpus=gpus, labels=labels, schedulingGates=[{"name": GATE}])
     made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": created}
     decided(made, gpus=str(gpus), at=created, code="WaitsForRoom")
-    made["metadata"]["annotations"]["fairgate.dev/waiting"] = "waits: no room; 1st in line"
+    made["metadata"]["annotations"]["fairgate.dev/waiting"] = "waits: no room; 1st in the queue"
     return made
 
 

@@ -40,7 +40,7 @@ def test_an_admitted_pod_tells_its_sums():
     assert of_pod(gated).kind == "queued"
     assert of_pod(gated).text == "4 GPUs wait: no room, user alice; policy p1"
     del gated["metadata"]["annotations"]["fairgate.dev/waiting-facts"]
-    assert of_pod(gated).text == "4 GPUs in line: waits: no room; 4th in line, user alice; policy p1"
+    assert of_pod(gated).text == "4 GPUs queued: waits: no room; 4th in the queue, user alice; policy p1"
     assert of_pod(b.pod("plain")) is None
     assert of_pod(b.pod("forged", annotations={"fairgate.dev/decision": "{"})) is None
 

@@ -24,7 +24,7 @@ def test_a_part_of_a_name_finds_pods_their_owners_and_nodes(world):
     assert {hit.matched for hit in search("gpu-10", world, EVERYTHING)} == {"node"}
     assert {hit.matched for hit in search("job/sweep", world, EVERYTHING)} == {"owner"}
     [waits] = search("latest", world, EVERYTHING)
-    assert (waits.state, waits.gpus) == ("waits in line", "8")
+    assert (waits.state, waits.gpus) == ("is queued", "8")
     assert search("next", world, EVERYTHING)[0].state == "waits for a node"
 
 

@@ -25,7 +25,7 @@ def quick(monkeypatch):
 
 
 async def test_texts_are_rewritten_only_where_the_cause_is_another_one(tmp_path):
-    first = "waits: as it was put, with a place; 2nd in line"
+    first = "waits: as it was put, with a place; 2nd in the queue"
     async with staged(tmp_path) as stage:
         stage.hold("holder", 4)
         await until(lambda: stage.world.usage(A).total)
@@ -60,7 +60,7 @@ async def test_a_whole_gang_that_only_borrowers_keep_out_carries_its_size_until_
         for name in ("m0", "m1"):
             stage.queue(name, gang="g", size=2)
         await until(lambda: sizes(stage, "m0", "m1") == ["2", "2"])
-        assert "it is inside team team-a's guaranteed share, so 2 GPUs can be taken back" in stage.text("m0")
+        assert "it is inside team team-a's guaranteed share, so 2 GPUs can be reclaimed" in stage.text("m0")
         stage.api.delete(PODS, "m1", namespace="team-a")
         await until(lambda: sizes(stage, "m0") == [None])
         stage.queue("m1", gang="g", size=2)

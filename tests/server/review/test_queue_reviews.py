@@ -69,7 +69,7 @@ def test_a_pod_over_the_limit_waits_uncharged_with_a_warning():
     assert gates(stored) == [keys.QUEUE_GATE]
     assert (response["allowed"], record.outcome, site.charged) == (True, Outcome.QUEUE, make.gpus(4))
     assert "warnings" in site.ask("mutate", asking(uid="v"))[0]
-    assert stored["metadata"]["annotations"][keys.WAITING].endswith("1st in line")
+    assert stored["metadata"]["annotations"][keys.WAITING].endswith("1st in the queue")
     assert site.world.waiting.count("team-a") == 1
 
 
@@ -99,7 +99,7 @@ def test_without_a_cluster_a_pod_waits_until_its_deletion_is_reviewed():
     assert site.ask("mutate", asking(uid="w"))[1].code == "QueueFull"
     waiting = site.world.waiting.get("v")
     assert (waiting.team, waiting.user, waiting.created) == ("team-a", "bob", NOW)
-    assert waiting.text.endswith("2nd in line")
+    assert waiting.text.endswith("2nd in the queue")
     assert waiting.pod == as_requested(waiting.pod, None), "nothing of its decision is left"
     site.ask("validate", None, operation="DELETE", old=stored)
     assert site.ask("mutate", asking(uid="w"))[0]["allowed"]
@@ -165,7 +165,7 @@ def test_an_update_may_not_change_what_a_pod_in_line_asks_for():
     larger = json.loads(json.dumps(stored))
     larger["spec"]["containers"][0]["resources"] = asking(3)["spec"]["containers"][0]["resources"]
     response = answer(larger)
-    want = "the pod waits in line for nvidia.com/gpu 2, and what it asks for may not change"
+    want = "the pod is queued for nvidia.com/gpu 2, and what it asks for may not change"
     assert (response["allowed"], want in response["status"]["message"]) == (False, True)
     narrowed = json.loads(json.dumps(stored))
     narrowed["spec"]["nodeSelector"] = {"zone": "a"}

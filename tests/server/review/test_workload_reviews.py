@@ -224,7 +224,7 @@ def deadline(kind, **spec):
 def test_a_deadline_that_runs_on_while_pods_wait_in_line_is_a_warning_where_they_may_wait(document, want):
     waits = world(policy(team(guaranteed=4, limit_=10, on_limit=OnLimit.QUEUE)), [node("n0")])
     response = json.loads(answer_workload(review(document), waits).body)["response"]
-    text = f"{document['kind']} train: {want} runs on while its pods wait in line: raise it, or drop it"
+    text = f"{document['kind']} train: {want} runs on while its pods are queued: raise it, or drop it"
     assert (response["allowed"], response["warnings"]) == (True, [text])
     assert len(text) <= 120, "kube-apiserver cuts longer ones"
     assert answer(document)[0].get("warnings") is None, "where policy refuses, nothing waits"
@@ -235,7 +235,7 @@ def test_a_gang_waits_in_line_in_every_team_so_its_deadline_is_a_warning(key):
     value = {"fairgate.dev/gang": "true", "fairgate.dev/topology": "preferred=rack"}[key]
     marked = {"metadata": {"annotations": {key: value}}, **template(1)}
     response, _ = answer(deadline("Job", activeDeadlineSeconds=60, template=marked))
-    want = "Job train: activeDeadlineSeconds (60) runs on while its pods wait in line: raise it, or drop it"
+    want = "Job train: activeDeadlineSeconds (60) runs on while its pods are queued: raise it, or drop it"
     assert response["warnings"][-1] == want
     plain = {"metadata": {"annotations": {key: "none" if "topology" in key else "false"}}, **template(1)}
     assert answer(deadline("Job", activeDeadlineSeconds=60, template=plain))[0].get("warnings") is None

@@ -314,7 +314,7 @@ def check_ledger(
     kept = sorted(_keeping_gates(ledgers.value or ()))
     more = f" and {len(kept) - _MOST_NAMED} more" if len(kept) > _MOST_NAMED else ""
     rest = (
-        f"; {plural(len(kept), 'charged pod')} in line until borrowers have left: {', '.join(kept[:_MOST_NAMED])}{more}"
+        f"; {plural(len(kept), 'charged pod')} queued until borrowers leave: {', '.join(kept[:_MOST_NAMED])}{more}"
         if kept
         else ""
     )

@@ -127,7 +127,7 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
                 yield _leads(explained.details.evictor)
         case RoomKept(node_hold=node_hold, targets=targets):
             since = span(max(0, explained.now - node_hold.since))
-            yield f"{gpus} on {node_hold.node} are kept for it, until {rfc3339(node_hold.until)}; plan since {since}"
+            yield f"{gpus} on {node_hold.node} are reserved until {rfc3339(node_hold.until)}; planned {since} ago"
             if targets:
                 yield f"to be evicted for that: {some(map(_target, targets))}"
             yield _leads(explained.details.evictor)
@@ -138,11 +138,11 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
                 yield f"{gpus} on {move.node} become free: pods that end hold them"
             else:
                 teams = ", ".join(sorted({victim.team for victim in move.victims}))
-                yield f"{gpus} can be taken back from {teams} on {move.node}"
+                yield f"{gpus} can be reclaimed from {teams} on {move.node}"
                 yield f"{plural(len(move.victims), 'pod')} would be evicted: {some(map(_victim, move.victims))}"
             yield _leads(explained.details.evictor)
         case Impossible(why=why):
-            yield f"no GPUs are taken back for it: {why}"
+            yield f"no GPUs are reclaimed for it: {why}"
         case _ as never:
             assert_never(never)
 
@@ -163,12 +163,12 @@ def _move(move: Move) -> str:
 
 def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
     """Yield the place of a waiting pod in line, what it waits for, who holds that, and how long others waited."""
-    since = f", since {span(max(0, now - row.waiting.created))}" if row.waiting.created else ""
+    since = f", for {span(max(0, now - row.waiting.created))}" if row.waiting.created else ""
     place, team, report = row.place, row.waiting.team, waiting_report(row)
     if row.is_charged:
         yield f"charged to team {team}: it keeps its gate until its room is free{since}"
     elif place is None:
-        yield f"not in line{since}"
+        yield f"not queued{since}"
     else:
         yield f"{place_text(place.of_team, team, place.overall)}{since}"
     yield f"waits for: {row.cause}"

@@ -93,14 +93,14 @@ class EvictionReport(msgspec.Struct, rename="camel"):
     done: Annotated[bool, msgspec.Meta(description="true: it was evicted, and is ending")]
     team: str | None
     beneficiary: str | None
-    moves_to: Annotated[str | None, msgspec.Meta(description="the node that keeps a place for its replacement")]
+    moves_to: Annotated[str | None, msgspec.Meta(description="the node that reserves room for its replacement")]
 
 
 class ReplicasReport(msgspec.Struct):
     """The replicas of the pod's workload, of which some are to stay."""
 
     minimum: int
-    pods: Annotated[int, msgspec.Meta(description="that exist or wait in line; the minimum counts if they are more")]
+    pods: Annotated[int, msgspec.Meta(description="that exist or are queued; the minimum counts if they are more")]
     ready: int
     spare: Annotated[int, msgspec.Meta(description="ready ones that may go before other pods")]
 
@@ -160,7 +160,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     node: Annotated[str | None, msgspec.Meta(description="of a pod that exists: where it is, null for on no node")]
     since: Annotated[str | None, msgspec.Meta(description="of a pod that exists: since when, null if not known")]
     stage: Annotated[
-        str | None, msgspec.Meta(description="of a pod that exists and is not in line: where it is in its life")
+        str | None, msgspec.Meta(description="of a pod that exists and is not queued: where it is in its life")
     ]
     stage_message: Annotated[str | None, msgspec.Meta(description="what is unusual about that")]
     idle: Annotated[str | None, msgspec.Meta(description="of a pod that does not use its GPUs: since when, and so on")]
@@ -169,7 +169,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     gpus: str
     team: str | None
     user: str | None
-    outcome: Annotated[Word, msgspec.Meta(description="of a pod that exists and is not in line: if it came now")]
+    outcome: Annotated[Word, msgspec.Meta(description="of a pod that exists and is not queued: if it came now")]
     tier: Tier | None
     nodes: list[str]
     reasons: list[ReasonReport]
@@ -198,7 +198,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     replicas: Annotated[
         ReplicasReport | None, msgspec.Meta(description="of a pod that exists, where its workload has a minimum")
     ]
-    line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that waits in line")]
+    line: Annotated[WaitingReport | None, msgspec.Meta(description="of a pod that is queued")]
     events: list[EventReport]
 
 

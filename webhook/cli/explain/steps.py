@@ -50,7 +50,7 @@ _STATES: Final = {
     PodState.RUNNING: "It runs",
     PodState.BOUND: "It is",
     PodState.ENDED: "It has ended",
-    PodState.QUEUED: "It waits in line",
+    PodState.QUEUED: "It is queued",
     PodState.PENDING: "It waits for a node",
 }
 
@@ -217,7 +217,7 @@ def _outcome(verdict: Verdict) -> Text:
     text = Text(verdict.word, style=_STYLES[verdict.outcome])
     if verdict.tier is not None:
         text.append(f" as {verdict.tier}", style="yellow" if verdict.tier is Tier.PREEMPTIBLE else "green")
-        text.append(f", sent to {', '.join(verdict.nodes)}" if verdict.nodes else ", sent to no node by name")
+        text.append(f", sent to {', '.join(verdict.nodes)}" if verdict.nodes else ", kube-scheduler chooses the node")
     else:
         text.append("".join(f"\n{reason.text} ({reason.code})" for reason in verdict.reasons), style="default")
     for warning in verdict.warnings:

@@ -29,12 +29,12 @@ class Options(PolicyOptions):
         type=click.IntRange(min=1),
         default=100,
         metavar="N",
-        help="Pods in the table, the first in line first; data has all.",
+        help="Pods in the table, the first in the queue first; data has all.",
     )
     layout: Layout = of(layout_option)
 
 
-@command(Options, epilog=_EXAMPLES, short_help="Show which pods wait in line, for what, and for how long.")
+@command(Options, epilog=_EXAMPLES, short_help="Show which pods are queued, for what, and for how long.")
 def queue(options: Options) -> None:
     """Show the pods that wait in line with Fairgate's scheduling gate; by default of the cluster.
 

@@ -46,7 +46,7 @@ class QueueReport(msgspec.Struct, rename="camel"):
     """The output of `fairgate queue`."""
 
     teams: Annotated[list[LineReport], msgspec.Meta(description="teams with waiting pods, by name")]
-    pods: Annotated[list[WaitingReport], msgspec.Meta(description="by place; at the end those that are not in line")]
+    pods: Annotated[list[WaitingReport], msgspec.Meta(description="by place; at the end those that are not queued")]
     left_out: Annotated[
         list[str], msgspec.Meta(description="what the user may not read, and which right would show it")
     ]
@@ -94,7 +94,7 @@ def to_table(
         ask = agreeing(len(rows), "asks", "ask")
         screen.show(Line(f"total: {plural(len(rows), 'pod')} that {ask} for {gpus}", style="bold"))
     else:
-        screen.show("no pod waits in line")
+        screen.show("no pod is queued")
     screen.show("", Line(source))
     return screen.text
 
@@ -107,9 +107,9 @@ def _column(column: LineColumn) -> Column:
 def _notes(rows: list[WaitingReport], *, no_evictor: str) -> Iterator[str]:
     """Yield what earlier waits are, and that nothing is taken back without an evictor."""
     if any(row.earlier_starts is not None for row in rows):
-        yield "earlier waits: how long the last pods of this size in the team waited in line, not promised"
+        yield "earlier waits: how long the last pods of this size in the team waited in the queue, not promised"
     if no_evictor:
-        yield f"{no_evictor}: no borrowed GPUs are taken back"
+        yield f"{no_evictor}: no borrowed GPUs are reclaimed"
 
 
 # Runs `fairgate queue`.

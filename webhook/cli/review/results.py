@@ -219,7 +219,7 @@ class PodGroup:
             return ""
         few = [ordinal(each) for each in self.places[:_FEW]]
         if len(self.places) > _FEW:
-            return f"{few[0]} to {ordinal(self.places[-1])} in line"
+            return f"{few[0]} to {ordinal(self.places[-1])} in the queue"
         *before, _ = few
         return f"{', '.join(before)}{' and ' if before else ''}{place_text(self.places[-1])}"
 
@@ -412,7 +412,7 @@ def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
 
 def _in_line(result: WorkloadResult, group: PodGroup) -> Finding:
     """Return for what pods would wait in line, and at which places if they came now."""
-    head, (reason, *_) = f"{result.share(group)} would wait in line", group.reasons
+    head, (reason, *_) = f"{result.share(group)} would be queued", group.reasons
     where = f"; {group.places_text}" if group.places else ""
     text = f"{cause_of(reason).text}{where} ({reason.code})"
     return Finding(Level.NOTE, result.place.source, group.line, reason.code, result.title, head, text)

@@ -41,7 +41,9 @@ class PolicyReport(msgspec.Struct, rename="camel"):
     seconds: Annotated[int, msgspec.Meta(description="from the first to the last arrival")]
     allocated: Annotated[Interval | None, msgspec.Meta(description="mean part of the GPUs that are in use")]
     fragmented: Annotated[Interval | None, msgspec.Meta(description="mean part of the free GPUs, while some are")]
-    partly_held: Annotated[Interval | None, msgspec.Meta(description="mean part of the nodes that pods hold in part")]
+    partly_held: Annotated[
+        Interval | None, msgspec.Meta(description="mean part of the nodes that are only partly used")
+    ]
     beyond_fewest: Annotated[
         Interval | None, msgspec.Meta(description="mean part of gangs' nodes beyond the fewest that could hold them")
     ]
@@ -179,7 +181,7 @@ def group_cells(group: GroupReport) -> list[str]:
 def nodes_text(policy: PolicyReport) -> str:
     """Return how far pods and gangs were spread over nodes."""
     return (
-        f"nodes held in part: {percent_cell(policy.partly_held)} of the nodes; "
+        f"{percent_cell(policy.partly_held)} of the nodes were only partly used; "
         f"beyond the fewest that gangs need: {percent_cell(policy.beyond_fewest)} of their nodes"
     )
 

@@ -152,7 +152,7 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     holders: Annotated[list[HolderReport], msgspec.Meta(description="largest first")]
     models: list[ModelReport]
     department: Annotated[str, msgspec.Meta(description="the department above it; left out where there is none")] = ""
-    queued: Annotated[int, msgspec.Meta(description="pods in line, uncharged; left out if there are none")] = 0
+    queued: Annotated[int, msgspec.Meta(description="queued pods, uncharged; left out if there are none")] = 0
     queued_gpus: Annotated[str, msgspec.Meta(description="what they ask for; left out if there are none")] = ""
     idle: Annotated[str, msgspec.Meta(description="what pods hold and do not use; left out if there is none")] = ""
     starting: Annotated[
@@ -201,7 +201,7 @@ class NodeReport(msgspec.Struct, omit_defaults=True):
     gpus: list[DeviceGroupReport]
     rejecting: Annotated[list[RejectingReport], msgspec.Meta(description="left out if it rejects no pods")] = []
     held: Annotated[
-        bool, msgspec.Meta(description="its free GPUs are kept for waiting pods; left out if they are not")
+        bool, msgspec.Meta(description="its free GPUs are reserved for waiting pods; left out if they are not")
     ] = False
     arriving: Annotated[
         list[str], msgspec.Meta(description="pods that are moved here; left out if there are none")
@@ -224,7 +224,7 @@ class FreeReport(msgspec.Struct, rename="camel"):
     claimants: Annotated[list[str], msgspec.Meta(description="the teams that could claim one")]
     whole_nodes: Annotated[int, msgspec.Meta(description="nodes that take pods and have no GPU pods")]
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
-    held: Annotated[int, msgspec.Meta(description="free on nodes where they are kept for waiting pods")]
+    held: Annotated[int, msgspec.Meta(description="free on nodes where they are reserved for waiting pods")]
 
 
 class UnusualReport(msgspec.Struct):
@@ -252,7 +252,7 @@ class MinimumReport(msgspec.Struct):
     workload: Annotated[str, msgspec.Meta(description="NAMESPACE/KIND/NAME")]
     team: str
     minimum: int
-    pods: Annotated[int, msgspec.Meta(description="that exist or wait in line; the minimum counts if they are more")]
+    pods: Annotated[int, msgspec.Meta(description="that exist or are queued; the minimum counts if they are more")]
     ready: int
     spare: Annotated[int, msgspec.Meta(description="ready ones that may go before other pods")]
     state: str

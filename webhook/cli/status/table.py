@@ -100,7 +100,7 @@ def _teams(board: Board, look: Look) -> Grid:
     """Return a table of teams, each below its department, whose name ends with a slash."""
     has_line = any(team.queued.pods or team.starting.pods for team in board.teams)
     has_idle = any(team.idle for team in board.teams)
-    line = [number(name) for name, is_shown in (("held idle", has_idle), ("in line", has_line)) if is_shown]
+    line = [number(name) for name, is_shown in (("unused", has_idle), ("queued", has_line)) if is_shown]
     blank = [Text()] * len(line)
     shares = number("guaranteed"), number("limit"), number("used"), number("preemptible")
     more = number("beyond share", goes=1), number("waiting", goes=1)

@@ -27,7 +27,7 @@ class Options:
     keeps_line: bool = option(
         "--keep-queue",
         is_flag=True,
-        help="Leave pods in line with their gate. They do not start until Fairgate is installed again with a policy "
+        help="Leave queued pods with their gate. They do not start until Fairgate is installed again with a policy "
         "that has a queue, or an admin removes the gates. Default: all start as soon as kube-scheduler finds room.",
     )
     keeps_definitions: bool = option(
@@ -58,7 +58,7 @@ class Options:
         type=click.IntRange(min=1),
         default=100,
         metavar="N",
-        help="How many pods in line are let go in a second.",
+        help="How many queued pods are let go in a second.",
     )
     wait_seconds: int = option(
         "--wait-seconds",

@@ -95,7 +95,7 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     screen = Screen(width=width, is_colored=is_colored)
     refused = (number("refused", goes=2), number("GPUs refused", goes=1))
     is_measured = report.total.held_idle is not None
-    first = ("held idle",) if is_measured else ()
+    first = ("unused",) if is_measured else ()
     amounts = ("guaranteed", "preemptible", "idle", "waiting", "lost", "moved", "saved")
     table = Grid(report.by, *map(number, (*first, *amounts)), *refused)
     for each in (*report.usage[:limit], report.total):
@@ -113,7 +113,7 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     if report.total.held_idle is not None:
         held = report.total.guaranteed + report.total.preemptible
         share = f"{report.total.held_idle / held:.1%} of what was held" if held else "nothing was held"
-        screen.show(f"Held idle: GPUs of pods that did not use them, {share}.")
+        screen.show(f"Unused: GPUs of pods that did not use them, {share}.")
     if report.ratios.occupancy is not None:
         screen.show(*map(Line, _ratio_texts(report.ratios)))
     if report.ratios.waits:
@@ -125,7 +125,7 @@ def _ratio_texts(found: Ratios) -> Iterator[str]:
     allocated, occupied = f"{found.allocation or 0:.1%}", f"{found.occupancy or 0:.1%}"
     yield f"GPUs held: {allocated} at the end, {occupied} on average."
     partly, beyond = f"{found.fragmentation or 0:.1%}", f"{found.beyond_fewest or 0:.1%}"
-    yield f"Nodes held in part: {partly} of the nodes. Beyond the fewest that gangs need: {beyond} of their nodes."
+    yield f"{partly} of the nodes are only partly used. Beyond the fewest that gangs need: {beyond} of their nodes."
 
 
 def _waits(found: Ratios) -> Grid:

@@ -116,11 +116,11 @@ class PlannedStep(NamedTuple):
 
 
 KEPT_LINE: Final = (
-    "stay in line; none of them starts until Fairgate is installed again with a policy that has a queue, or an admin "
+    "stay queued; none of them starts until Fairgate is installed again with a policy that has a queue, or an admin "
     "removes their gates"
 )
 _DOES: Final = {
-    Step.WEBHOOKS: "deleted; GPU pods are created as without Fairgate, and none joins the line",
+    Step.WEBHOOKS: "deleted; GPU pods are created as without Fairgate, and none joins the queue",
     Step.LEADERS: "taken over; servers and evictors change nothing more by themselves",
     Step.GUARDS: "deleted; the API server no longer protects Fairgate's keys",
     Step.LINE: "let go, the oldest of each namespace first; each starts where it finds room, whatever limits say",

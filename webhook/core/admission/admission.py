@@ -216,7 +216,7 @@ def guard_demand(pod: Pod) -> Deny | NotApplicable:
     if not pod.is_queued or pod.needs_resolution or found is None or found.demand == pod.demand.devices:
         return _UNTOUCHED
     asked = tuple([Resource(name, amount) for name, amount in found.demand])
-    words = "the pod waits in line for {asked}, and what it asks for may not change: delete it and create it again"
+    words = "the pod is queued for {asked}, and what it asks for may not change: delete it and create it again"
     return Deny((Reason(Code.PROTECTED_KEY_CHANGED, words, {"asked": asked}),))
 
 

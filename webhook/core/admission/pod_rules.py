@@ -66,7 +66,7 @@ def _queue_for_reservation(assessed: Assessment, gang: Gang, world: World) -> Qu
     """Return that a pod waits for the leader to give it the room that is kept for it; None where none is kept."""
     if gang.id not in world.gang_reservations:
         return None
-    cause = Statement("room is kept for it in gang {gang}", {"gang": gang.name})
+    cause = Statement("room is reserved for it in gang {gang}", {"gang": gang.name})
     kept = wait_in_line(assessed, Code.WAITS_FOR_GANG, cause, world)
     return kept if isinstance(kept, Queue) else None
 

@@ -146,7 +146,7 @@ def refuse_at_commit(assessed: Assessment, reasons: tuple[Reason, ...], world: W
     codes = {reason.code for reason in reasons}
     if _code_to_wait(assessed, codes, world) is None or assessed.as_if_unused().broken:
         return Deny(reasons)
-    text = "other pods were faster, and a limit no longer has room for it: try again, and it waits in line"
+    text = "other pods were faster, and a limit no longer has room for it: try again, and it is queued"
     return Retry(Reason(Code.RACE_LOST, text))
 
 
@@ -274,7 +274,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
         return Deny(never)
     if not world.waiting.is_in(pod.uid) and (full := _full(team, world)):
         return Deny((full,))
-    why = Reason(Code(found.code), "waits in line: annotation fairgate.dev/waiting says for what")
+    why = Reason(Code(found.code), "is queued: annotation fairgate.dev/waiting says for what")
     return Queue(team.name, pod.demand, why, world.policy.hash, user=assessed.user, requested_tier=pod.requested_tier)
 
 
@@ -339,9 +339,9 @@ def _full(team: Team, world: World) -> Reason | None:
     if length < depth:
         return None
     words = (
-        "team {team}: 1 pod waits in line, which is all that its queue holds; wait until it has started, or delete it"
+        "team {team}: 1 pod is queued, which is all that its queue holds; wait until it has started, or delete it"
         if length == 1
-        else "team {team}: {length:,} pods wait in line, which is all that its queue holds ({depth:,}); wait until "
+        else "team {team}: {length:,} pods are queued, which is all that its queue holds ({depth:,}); wait until "
         "some have started, or delete some"
     )
     return Reason(Code.QUEUE_FULL, words, {"team": team.name, "length": length, "depth": depth})
@@ -432,7 +432,7 @@ def borrowed_limits(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus
     held = tuple([_held(each, borrowed=_borrowed(each, assessed)) for each in blocking])
     back = max(_missing(each.taken + gpus, each.limit) for each in blocking)
     facts: dict[str, Any] = {"held": held, "team": assessed.team.name, "back": back}
-    words = "{held:and}; it is inside team {team}'s guaranteed share, so {back:GPUs} can be taken back"
+    words = "{held:and}; it is inside team {team}'s guaranteed share, so {back:GPUs} can be reclaimed"
     if lingering := max((each.level or assessed.usage).lingering for each in blocking):
         words += ", {lingering:gpus} as soon as nodes have ended pods that were deleted by force"
         facts["lingering"] = min(back, lingering)
@@ -467,7 +467,7 @@ def _held(applied: AppliedLimit, borrowed: Units | None = None) -> Statement:
         words += ", {borrowed:gpus} of them borrowed"
         facts["borrowed"] = borrowed
     elif applied.kept:
-        words += ", {kept:gpus} kept for pods inside their guaranteed shares"
+        words += ", {kept:gpus} reserved for pods inside their guaranteed shares"
         facts["kept"] = applied.kept
     return Statement(words, facts)
 

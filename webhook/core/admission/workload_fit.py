@@ -109,7 +109,7 @@ def deadline_in_line(parts: Sequence[Part], requester: Requester, world: World, 
     placed = [part for part in gpu_parts if part.assessed.early_decision is None]
     if not any(_may_wait(part, world.policy) for part in placed):
         return ()
-    words = "{deadline} runs on while its pods wait in line: raise it, or drop it"
+    words = "{deadline} runs on while its pods are queued: raise it, or drop it"
     return (Reason(Code.DEADLINE_IN_LINE, words, {"deadline": deadline}),)
 
 

@@ -206,15 +206,13 @@ class QueueRow:
 
 _NOT_KNOWN: Final = Reason(Code.WAITS_IN_LINE, "not known")
 _DELETED: Final = Reason(Code.WAITS_IN_LINE, "it is being deleted")
-_STARTS: Final = Reason(Code.WAITS_IN_LINE, "it may start now, with the next release")
+_STARTS: Final = Reason(Code.WAITS_IN_LINE, "it starts within seconds")
 _RELEASED: Final = Reason(Code.WAITS_IN_LINE, "it is about to be released")
-_AWAITS_ROOM: Final = Reason(
-    Code.WAITS_IN_LINE, "borrowed GPUs are taken back for it, and it starts once they are free"
-)
+_AWAITS_ROOM: Final = Reason(Code.WAITS_IN_LINE, "borrowed GPUs are reclaimed for it, and it starts once they are free")
 _AWAITS_GANG: Final = Reason(
-    Code.WAITS_IN_LINE, "borrowed GPUs are taken back for its gang, which starts once all of them are free"
+    Code.WAITS_IN_LINE, "borrowed GPUs are reclaimed for its gang, which starts once all of them are free"
 )
-_TAKEN_BACK: Final = Reason(Code.WAITS_IN_LINE, "borrowed GPUs are taken back for it, with one of the next releases")
+_TAKEN_BACK: Final = Reason(Code.WAITS_IN_LINE, "borrowed GPUs are reclaimed for it, with one of the next releases")
 
 
 class _Cause(NamedTuple):

@@ -364,7 +364,7 @@ def _without_room(judged: Judged, assessed: Assessment, world: World) -> Judged:
         never = Reason(Code.WAITS_IN_LINE, _NEVER_BESIDE, {"short": why.statement})
         return judged._replace(verdict=Never(), reason=never)
     if kept:
-        words = "{short}; room on {nodes:node} is kept for pods ahead of it"
+        words = "{short}; room on {nodes:node} is reserved for pods ahead of it"
         why = Reason(why.code, words, {"short": why.statement, "nodes": len(kept)})
     charge = judged.decision.charge if isinstance(judged.decision, Admit) else None
     return judged._replace(verdict=_no_room(assessed, charge, world, before, reach), reason=why)
@@ -405,7 +405,7 @@ def _admitted(
     if borrowed is not None and may_reclaim and (node := borrowed.node_for(assessed)) is not None:
         team = assessed.team.name
         if borrowed.is_paced(team):
-            words = "borrowed GPUs are taken back for {pods} pods of team {team} ahead of it"
+            words = "borrowed GPUs are reclaimed for {pods} pods of team {team} ahead of it"
             paced = Reason(Code.WAITS_IN_LINE, words, {"pods": MOST, "team": team})
             return Judged(waiting, assessed.pod, admit, Paced(), paced)
         # its room is taken there at once: pods behind it do not start on what reclaim frees for it

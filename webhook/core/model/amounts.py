@@ -244,7 +244,7 @@ def ordinal(number: int) -> str:
 def place_text(place: int, team: str = "", overall: int | None = None) -> str:
     """Format a place in the line of a pod's team, and among all, in every text alike."""
     of_team, of_all = f" of team {team}" if team else "", "" if overall is None else f", {ordinal(overall)} of all"
-    return f"{ordinal(place)} in line{of_team}{of_all}"
+    return f"{ordinal(place)} in the queue{of_team}{of_all}"
 
 
 def plural_gpus(units: Units) -> str:

@@ -344,8 +344,8 @@ class Stage(StrEnum):
     has not reported that. LOST: the same on a node that is lost. ENDED: no container of it can still run.
     """
 
-    IN_LINE = "in line"
-    RESERVED = "charged in line"
+    IN_LINE = "queued"
+    RESERVED = "charged, queued"
     ADMITTED = "admitted"
     WAITS = "waits for room"
     STALLED = "stalled"

@@ -108,7 +108,7 @@ def violation(
             words += " ({lingering:gpus} of pods deleted by force)"
             facts["lingering"] = lingering
     if kept:
-        words += ", kept for pods inside their guaranteed shares {kept:gpus}"
+        words += ", reserved for pods inside their guaranteed shares {kept:gpus}"
         facts["kept"] = kept
     if holders:
         words += "; largest holders: {holders}"

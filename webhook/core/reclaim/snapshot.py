@@ -426,7 +426,7 @@ def outlook(waiting: ReclaimPod, reclaim_index: ReclaimIndex, world: World, *, n
         each.uid for each in selected.waiting
     }:
         if gpu_pod.pod.tier is not Tier.GUARANTEED:
-            return Impossible("it borrows, and GPUs are taken back for guaranteed pods alone")
+            return Impossible("it borrows, and GPUs are reclaimed for guaranteed pods alone")
         if gpu_pod not in gpu_pods:
             return Impossible("its team's guaranteed share no longer has room for it")
         cause = next((each.cause for each in selected.refused if each.waiting.uid == waiting.uid), None)

@@ -206,7 +206,9 @@ class AwaitedRoom:
 def _why(together: Sequence[_Awaiting]) -> str:
     """Return why a gang is in its domain; "" for a pod alone, and if no node keeps room for any of them."""
     kept, number = sum(each.flight.charge.gpus for each in together if each.is_held), len(together)
-    return f"{plural_gpus(kept)} were kept there for {number} pods that start together" if kept and number > 1 else ""
+    return (
+        f"{plural_gpus(kept)} were reserved there for {number} pods that start together" if kept and number > 1 else ""
+    )
 
 
 class _Free:

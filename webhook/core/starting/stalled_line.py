@@ -41,7 +41,7 @@ class StalledLine:
         if self._first is None or self.seconds < STALLED_SECONDS:
             return ""
         team, seconds = self._first[1], self.seconds
-        return f"the first pod in line, of team {team}, may start now, and has not been released for {seconds} s"
+        return f"the first queued pod, of team {team}, may start now, and has not been released for {seconds} s"
 
     def _startable(self, entries: Iterable[QueueEntry]) -> tuple[Uid, TeamName] | None:
         """Return the first pod that starts next, with its team; None if one before it waits for room."""

@@ -113,7 +113,7 @@ class MoveReporter:
         self._metrics.moved(gpu_pod.team, gpu_unit_seconds=gpu_pod.demand.gpus * gpu_pod.lost_seconds(now))
         holds = self._index.evictions.holds.values()
         to = next((hold.node for hold in holds for place in hold.places if place.replaces == target.uid), "")
-        where = f"node {to} keeps a place for its replacement" if to else "its controller creates it again"
+        where = f"node {to} reserves room for its replacement" if to else "its controller creates it again"
         waiting = self._index.get(target.beneficiary)
         team = None if waiting is None else f"a pod of team {waiting.team} ({plural_gpus(waiting.demand.gpus)})"
         made_for = f"room for {team or 'larger pods'}"
@@ -128,7 +128,7 @@ class MoveReporter:
         if move is not None:
             made_for = " to make room for a larger pod" if move.made_for else ""
             why = f"it replaces pod {move.pod}, which was moved from node {move.source}{made_for}"
-            self._publish(gpu_pod, EventReason.MOVED, f"{why}: node {node} keeps a place for it")
+            self._publish(gpu_pod, EventReason.MOVED, f"{why}: node {node} reserves room for it")
 
     def arrived(self, name: str, node: str) -> None:
         """Report that the replacement of a moved pod is on a node."""

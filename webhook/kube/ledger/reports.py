@@ -190,7 +190,7 @@ def _schema() -> _Json:
             },
             "starts": {
                 "type": "array",
-                "description": "How long pods waited that started from the line, in the report `starts`.",
+                "description": "How long pods waited that started from the queue, in the report `starts`.",
                 "items": waits,
             },
             "moves": {

@@ -371,8 +371,8 @@ def team_ledger_crd() -> _Json:
     columns = (
         column("Team", ".status.team"),
         *(column(name, f".status.{field}") for name, field in _COLUMNS),
-        column("In line", ".status.queued", kind="integer"),
-        column("GPUs in line", ".status.queuedGpus", priority=1),
+        column("Queued", ".status.queued", kind="integer"),
+        column("Queued GPUs", ".status.queuedGpus", priority=1),
         column("Lingering", ".status.lingering", priority=1),
         column("In flight", ".status.inFlight", kind="integer", priority=1),
         column("Folded", ".ledger.folded", priority=1),
@@ -411,7 +411,7 @@ def _schema() -> _Json:
             "inFlight": whole,
             "queued": {
                 **whole,
-                "description": "Pods that wait in line; they are charged nothing.",
+                "description": "Pods that are queued; they are charged nothing.",
             },
             "queuedGpus": text,
             "lingering": {**text, "description": "The part of reserved that pods deleted by force left."},

@@ -278,7 +278,7 @@ def disruption_patch(target: EvictionTarget) -> bytes:
         "type": DISRUPTION,
         "status": "True",
         "reason": "DeletionByFairgate",
-        "message": "Fairgate: deleted to give borrowed GPUs back",
+        "message": "Fairgate: deleted to reclaim borrowed GPUs",
         "lastTransitionTime": rfc3339(target.at),
     }
     return msgspec.json.encode({"metadata": {"uid": target.uid}, "status": {"conditions": [condition]}})

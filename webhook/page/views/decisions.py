@@ -185,7 +185,7 @@ def of_pod(pod: Mapping[str, Any]) -> Decision | None:
 def _waits(metadata: Mapping[str, Any]) -> str:
     annotations = {key: text(value) for key, value in mapping(metadata.get("annotations")).items()}
     waits = read_waits(annotations)
-    return f"in line: {waiting_text(annotations)}" if waits is None else f"wait: {waits.reason.text}"
+    return f"queued: {waiting_text(annotations)}" if waits is None else f"wait: {waits.reason.text}"
 
 
 def _place(pod: Mapping[str, Any], found: DecisionAnnotation) -> str:
@@ -278,7 +278,7 @@ def _hits(wanted: str, world: World, viewer: Viewer) -> Iterator[Hit]:
                 team=waiting.team,
                 tier="",
                 gpus=gpus,
-                state="waits in line",
+                state="is queued",
             )
     for resident in world.pods():
         if not resident.demand.gpus or not viewer.sees(resident.namespace) or is_hidden_usage(resident):

@@ -215,7 +215,7 @@ def warnings_of(decision: Decision) -> tuple[str, ...]:
     if isinstance(decision, Deny):
         return tuple(f"Fairgate would refuse this pod ({each.code}): {each.text}" for each in decision.reasons)
     if isinstance(decision, Queue):
-        return (f"Fairgate would let this pod wait in line ({decision.reason.code}): {decision.reason.text}",)
+        return (f"Fairgate would queue this pod ({decision.reason.code}): {decision.reason.text}",)
     if not isinstance(decision, Admit):
         return ()
     tier, why = decision.charge.tier, decision.reason

@@ -232,7 +232,7 @@ def _yaml(pod: Mapping[str, Any]) -> list[str]:
 _MARKS = {Outcome.ADMIT: "✅", Outcome.QUEUE: "⏳", Outcome.DENY: "❌", Outcome.SKIP: "❔"}
 _HEADINGS = {
     Outcome.ADMIT: "all admitted",
-    Outcome.QUEUE: "some would wait in line",
+    Outcome.QUEUE: "some would be queued",
     Outcome.DENY: "some would be refused",
     Outcome.SKIP: "some could not be evaluated",
 }
