@@ -11,7 +11,7 @@ import signal
 import traceback
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Final, NoReturn
 
 
@@ -24,6 +24,24 @@ class InputError(Exception):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems: tuple[object, ...] = problems
+
+
+class _KubeconfigContext(PosixPath):
+    """The path of a kubeconfig, and the context of it that the user chose."""
+
+    context = ""
+
+
+def in_context(kubeconfig: Path, context: str) -> Path:
+    """Return the path of a kubeconfig that is read in a context, wherever it is passed on as a path."""
+    found = _KubeconfigContext(kubeconfig)
+    found.context = context
+    return found
+
+
+def context_of(kubeconfig: Path) -> str:
+    """Return the context in which a kubeconfig is to be read; "" for its current one."""
+    return kubeconfig.context if isinstance(kubeconfig, _KubeconfigContext) else ""
 
 
 # Work on the present state in a process of its own, which ends with it.

@@ -184,11 +184,11 @@ def page_of(cluster):
 
 
 def outcome_of(cluster, pod):
-    """What the policy in force does with a pod, compared with one that refuses all; with itself nothing changes."""
+    """What the policy in force does with a pod, compared with one without teams; with itself nothing changes."""
     assert compare(cluster.reading, cluster.policy, cluster.policy, name="w").changes == []
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     changes = compare(cluster.reading, NO_TEAMS, cluster.policy, name="w").changes
-    assert {each.old.outcome for each in changes} == {"refused"}
+    assert all("refused" in (each.old.outcome, each.old.again) for each in changes)
     waits = {f"{each.pod.namespace}/{each.pod.name}" for each in cluster.world().waiting.all()}
     has_released = any(each.pod in waits and each.new.outcome != "queued" for each in changes)
     [change] = [each for each in changes if each.pod == name]

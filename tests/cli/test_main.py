@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -89,3 +90,23 @@ def test_kubectl_completes_its_plugin(tmp_path):
 
 def test_the_version_is_a_command_as_with_kubectl():
     assert CliRunner().invoke(main, ["version"]).output.endswith(f"version {__version__}\n")
+
+
+def test_every_command_that_talks_to_a_cluster_takes_a_context(tmp_path, monkeypatch):
+    def options(group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            each = group.get_command(context, name)
+            if isinstance(each, click.Group):
+                yield from options(each)
+            else:
+                yield name, {option for param in each.params for option in param.opts}
+
+    found = dict(options(main))
+    of_clusters = {name for name, those in found.items() if "--kubeconfig" in those}
+    assert of_clusters == {name for name, those in found.items() if "--context" in those}
+    assert of_clusters >= {"status", "review", "usage", "doctor", "uninstall", "serve", "evict", "diff"}
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    (tmp_path / "kubeconfig").write_text("{contexts: [], clusters: [], users: []}")
+    done = CliRunner().invoke(main, ["status", "--context", "nowhere"])
+    assert (done.exit_code, "nowhere" in done.stderr) == (2, True), done.output

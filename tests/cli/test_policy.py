@@ -115,12 +115,14 @@ def test_an_edit_is_shown_by_the_pods_that_change(run, world, tmp_path):
     assert result.exit_code == 1
     golden.check(GOLDEN / "policy-diff.txt", result.stdout)
     printed = json.loads(run("diff", str(tmp_path / "policy.yaml"), new, *world, "-o", "json").stdout)
-    changed = {change["pod"]: (change["old"]["outcome"], change["new"]["outcome"]) for change in printed["changes"]}
+    changed = {
+        change["pod"]: (change["old"]["outcome"], change["new"]["outcome"], change["new"]["again"])
+        for change in printed["changes"]
+    }
     assert changed == {
-        "nlp/llm": ("guaranteed", "preemptible"),
-        "nlp/next": ("preemptible", "refused"),
-        "nlp/sweep-0": ("preemptible", "refused"),
-        "nlp/sweep-1": ("preemptible", "refused"),
+        "nlp/llm": ("guaranteed", "preemptible", "refused"),
+        "nlp/next": ("preemptible", "preemptible", "refused"),
+        "nlp/sweep-0": ("preemptible", "guaranteed", "allowed"),
     }
 
 
@@ -161,7 +163,43 @@ def diff_with_a_line(run, tmp_path):
 def test_an_edit_says_what_becomes_of_the_pods_in_line(diff_with_a_line):
     assert diff_with_a_line(4, 4) == {}
     assert diff_with_a_line(2, 3) == {"next-0": ("queued", "preemptible")}
-    assert diff_with_a_line(4, 1) == {"b": ("preemptible", "queued")}
+    assert diff_with_a_line(4, 1) == {"b": ("preemptible", "preemptible")}, "it would wait if it were created again"
+
+
+EDITED = (
+    HEADER
+    + """
+teams: [{name: TEAM, namespaces: [vision], gpus: {guaranteed: 4, limit: 8}, department: research}]
+departments: [{name: research, gpus: {guaranteed: 4, limit: 8}}]
+pools: [{name: a100, nodeSelector: {nvidia.com/gpu.product: A100}}, {name: more, nodeSelector: {more: "yes"}}]
+"""
+)
+
+
+def test_an_edit_is_predicted_as_a_reload_carries_it_out(run, tmp_path):
+    """A pool that goes changes no tier, a new name moves charges and no label, and a department may be full at once."""
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"}
+    pods = [b.pod(f"p{n}", namespace="vision", gpus=2, node="gpu-1", labels=labels) for n in range(3)]
+    sample_world.write(tmp_path, [b.node("gpu-1", gpus=8, model="A100"), *pods])
+    old = EDITED.replace("TEAM", "vision")
+    (tmp_path / "old.yaml").write_text(old)
+
+    def of(text):
+        (tmp_path / "new.yaml").write_text(text)
+        files = [str(tmp_path / name) for name in ("old.yaml", "new.yaml")]
+        done = run("diff", *files, "--world", str(tmp_path / "world.json"))
+        return done.exit_code, done.stdout
+
+    status, shown = of(old.replace("{name: a100, nodeSelector: {nvidia.com/gpu.product: A100}}, ", ""))
+    assert (status, "3 refused if created again" in shown, "to guaranteed" in shown) == (1, True, False), shown
+    status, shown = of(EDITED.replace("TEAM", "language"))
+    assert status == 1
+    assert "guaranteed, team vision   guaranteed, team language" in shown
+    assert "Running pods that are charged to another team keep their label fairgate.dev/team" in shown
+    assert shown.endswith("3 GPU pods: 3 to another team\n")
+    status, shown = of(old.replace("guaranteed: 4, limit: 8}}]\npools", "guaranteed: 4, limit: 6}}]\npools"))
+    want = "no GPU is left under the limit of department research: 6 of 6 GPUs in use\n3 GPU pods: nothing changes\n"
+    assert (status, shown) == (1, want)
 
 
 def test_an_edit_says_what_changes_of_moves(run, world, tmp_path):
@@ -189,8 +227,11 @@ def test_a_limit_of_the_pods_that_change(run, world, tmp_path):
     new = edited(tmp_path, ("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}"))
     printed = run("diff", str(tmp_path / "policy.yaml"), new, *world, "--limit", "1").stdout.splitlines()
     assert [line.split()[0] for line in printed[1:2]] == ["nlp/llm"]
-    assert "and 3 more pods: --limit or -o json shows them" in printed
-    assert printed[-1] == "14 GPU pods: 1 guaranteed to preemptible; 3 preemptible to refused"
+    assert "and 2 more pods: --limit or -o json shows them" in printed
+    assert (
+        printed[-1]
+        == "14 GPU pods: 1 guaranteed to preemptible; 1 preemptible to guaranteed; 1 refused if created again"
+    )
 
 
 def test_a_pod_that_is_no_longer_counted_has_no_team_and_no_pool(run, world, tmp_path):

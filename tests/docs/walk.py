@@ -26,7 +26,8 @@ PATIENCE_SECONDS = 120
 STOP_SECONDS = 90
 # Commands that run until they are stopped; a reader has them in another terminal.
 _STAYS = re.compile(
-    r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout|page)|kubectl fairgate (?:page|status .*--watch))\b"
+    r"^(?:\w+=\S+ )*"
+    r"(?:fairgate (?:serve|evict(?!.* --dry-run)|tryout|page)|kubectl fairgate (?:page|status .*--watch))\b"
 )
 # Commands that only read are repeated until their output is that of the page: a cluster takes its time.
 # These end with 1 for a refusal, a warning, a difference.

@@ -59,8 +59,8 @@ def test_a_dry_run_prints_the_victims_and_evicts_no_pod(cluster):
         flags = ["--policy", str(fairgate.policy), "--kubeconfig", str(cluster.kubeconfig), "--dry-run"]
         command = [sys.executable, "-m", "webhook", "evict", *flags]
         with killed_on_failure(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)) as dry_run:
-            line = dry_run.stdout.readline()
-            dry_run.terminate()
+            line = dry_run.stdout.read()
+            assert dry_run.wait(timeout=60) == 0
         assert f"{fairgate.team_b}/b (3 GPUs, team b): would get room on node-0, 3 evicted: " in line
         assert len(alive(cluster, fairgate.team_a)) == 10
 

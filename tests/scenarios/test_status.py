@@ -99,7 +99,7 @@ def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
         difference = cluster.kubectl.plugin("fairgate", "policy", "diff", fairgate.policy, changed, folder=plugins)
         assert difference.returncode == 1
         assert f"{team}/wide" in difference.stdout
-        assert "1 preemptible to refused" in difference.stdout
+        assert "1 refused if created again" in difference.stdout
         checked = cluster.kubectl.plugin("fairgate", "policy", "check", changed, "--cluster", folder=plugins)
         assert "cannot be met: all nodes together have 20 GPUs" not in checked.stdout
         assert "all teams together are guaranteed 40 GPUs, but the nodes have 20" in checked.stdout

@@ -41,7 +41,8 @@ Examples:
 
 \b
 Several replicas may run: one leads, elected by the Lease fairgate-evictor.
-Exit status: 0 stopped by a signal, 1 etcd was restored from a backup: start it again, 2 cannot start."""
+Exit status: 0 stopped by a signal, or a dry run ended, 1 etcd was restored from a backup: start it again, 2 cannot
+start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Options:
     policy: Path = of(policy_folder_option)
     kubeconfig: Path | None = of(service_kubeconfig_option)
     dry_run: bool = option(
-        "--dry-run", is_flag=True, help="Only print which pods would be evicted for which, or moved; write nothing."
+        "--dry-run", is_flag=True, help="Print which pods would be evicted for which, or moved, and end; write nothing."
     )
     namespace: str | None = option(
         "--namespace",

@@ -32,7 +32,7 @@ import uvloop
 
 from webhook.cluster.api.client import RestoredError
 from webhook.core.model.policy import Enforcement
-from webhook.files import InputError
+from webhook.files import InputError, in_context
 from webhook.observe.logs import LogFormat
 from webhook.server.settings import Address, parse_address
 
@@ -126,13 +126,20 @@ policy_option = click.option(
 )
 
 
-namespaces_option = click.option(
-    "-n",
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    metavar="NAME",
-    help="Namespace whose pods to read if you may not list all pods; the kubeconfig's own is always read. Repeatable.",
+def _namespaces(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return -n, and -A as kubectl has it: all namespaces is the default here."""
+    named = click.option("-n", "--namespace", "namespaces", multiple=True, metavar="NAME", help=help_text)
+    everything = click.option(
+        "-A", "--all-namespaces", is_flag=True, expose_value=False, help="All namespaces, which is the default."
+    )
+    return lambda found: everything(named(found))
+
+
+namespaces_option = _namespaces(
+    "Namespace whose pods to read if you may not list all pods; the kubeconfig's own is always read. Repeatable."
+)
+only_namespaces_option = _namespaces(
+    "Show the pods of this namespace only. If you may not list all pods, the kubeconfig's own is read, too. Repeatable."
 )
 
 
@@ -153,12 +160,34 @@ lease_option = click.option(
 )
 
 
-kubeconfig_option = click.option(
-    "--kubeconfig",
-    type=PATH,
-    metavar="FILE",
-    help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
-)
+def _in_context(context: click.Context, _param: click.Parameter, kubeconfig: Path | None) -> Path | None:
+    """Return the kubeconfig with the context that the user chose, for click."""
+    if not (name := context.meta.get(_CONTEXT)):
+        return kubeconfig
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none
+
+    if (found := kubeconfig or default_kubeconfig()) is None:
+        raise click.BadParameter("there is no kubeconfig", param_hint="--context")
+    return in_context(found, name)
+
+
+def _kubeconfig(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return --kubeconfig, and --context, which is read first and chooses in it."""
+    file = click.option("--kubeconfig", type=PATH, metavar="FILE", callback=_in_context, help=help_text)
+    chosen = click.option(
+        "--context",
+        metavar="NAME",
+        expose_value=False,
+        is_eager=True,
+        callback=lambda context, _param, name: context.meta.update({_CONTEXT: name}),
+        help="Context of the kubeconfig. Default: its current one.",
+    )
+    return lambda found: file(chosen(found))
+
+
+_CONTEXT: Final = "fairgate.context"
+
+kubeconfig_option = _kubeconfig("The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.")
 
 
 world_option = click.option(
@@ -170,11 +199,8 @@ world_option = click.option(
 cluster_option = click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written.")
 
 
-service_kubeconfig_option = click.option(
-    "--kubeconfig",
-    type=PATH,
-    metavar="FILE",
-    help="The cluster to watch. Default: the cluster this pod runs in; elsewhere $KUBECONFIG or ~/.kube/config.",
+service_kubeconfig_option = _kubeconfig(
+    "The cluster to watch. Default: the cluster this pod runs in; elsewhere $KUBECONFIG or ~/.kube/config."
 )
 
 

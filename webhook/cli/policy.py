@@ -22,8 +22,8 @@ from webhook.cli.options import (
     layout_option,
     limit_option,
     most_rows,
-    namespaces_option,
     of,
+    only_namespaces_option,
     option,
 )
 from webhook.cli.policy_diff import from_quotas
@@ -212,21 +212,20 @@ class DiffOptions(WorldOptions):
     """The options of `fairgate policy diff`."""
 
     policies: tuple[Path, ...] = argument(metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path(path_type=Path))
-    namespaces: tuple[str, ...] = of(namespaces_option)
+    namespaces: tuple[str, ...] = of(only_namespaces_option)
     limit: int | None = of(limit_option)
     layout: Layout = of(layout_option)
 
 
 @command(DiffOptions, epilog=_DIFFS)
 def diff(options: DiffOptions) -> None:
-    """Show which pods would change tier, team or pool, wait in line or be refused, under another policy.
+    """Show what becomes of pods once another policy is in force: their tier and team, and who starts from the line.
 
     Without OLD, NEW is compared with the policy in force in the cluster.
 
-    Every GPU pod of the world (by default the cluster) is decided under both policies as if it were created again on
-    its node: pods that are guaranteed now first, then in order of age. Fairgate never removes running pods because of
-    an edit: pods shown as refused could not be created again, and those shown as queued would wait. Of the pods that
-    wait in line now, those get a tier that NEW would start at once.
+    The reload is played on the world (by default the cluster) as Fairgate's leader does it. No running pod is removed
+    because of an edit. Besides, each is judged as if it were created again on its node, guaranteed pods first, then in
+    order of age: it could be refused then, wait, or belong to another pool. Limits that leave no GPU are named, too.
     """
     # rich is slow to import, and --help needs none of it
     from webhook.cli.output import to_data  # noqa: PLC0415
@@ -240,13 +239,13 @@ def diff(options: DiffOptions) -> None:
     before = old[0] if old else choose_policy(None, source)
     read = read_objects(source, namespaces=options.namespaces)
     read.coverage.print_note()
-    found = compare(read, before, after, name=origin_of(source).name)
+    found = compare(read, before, after, name=origin_of(source).name, only=options.namespaces)
     if options.layout.is_data:
         text = to_data(found, options.layout)
     else:
         text = to_table(found, limit=most_rows(options.limit), width=columns(), is_colored=is_colored())
     click.echo(text, nl=False)
-    sys.exit(1 if found.changes or found.idle else 0)
+    sys.exit(1 if found.changes or found.idle or found.full else 0)
 
 
 @policy.command(

@@ -5,9 +5,9 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import Field, fields, replace
-from typing import Annotated, BinaryIO, Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import Field, dataclass, fields, replace
+from typing import Annotated, BinaryIO, Final, Literal, NamedTuple
 
 import click
 import msgspec
@@ -15,7 +15,14 @@ import msgspec
 from webhook.cli.grid import Grid, Line, number, print_error, prose
 from webhook.cli.screen import Screen
 from webhook.cli.world_source import Objects, WorldObjects, world_of
-from webhook.core.explain.policy_replay import PolicyOutcome, Running, line_outcomes, policy_outcomes
+from webhook.core.explain.policy_replay import (
+    PolicyOutcome,
+    Running,
+    full_limits,
+    policy_outcomes,
+    reload,
+    running_outcome,
+)
 from webhook.core.model.amounts import UNLIMITED, Namespace, NodeName, format_gpus, plural, printable
 from webhook.core.model.decision import as_asked
 from webhook.core.model.demand import Demand
@@ -26,6 +33,7 @@ from webhook.core.quota.shares import is_hidden
 from webhook.core.world.world import World
 from webhook.kube.admission.templates import Template, read_template
 from webhook.kube.kinds.model import mapping, text
+from webhook.kube.objects import keys
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.workloads.unknown_kinds import QuotaShare, shares_of
 from webhook.policy.sections import BUILT_IN
@@ -84,20 +92,26 @@ def _team(share: QuotaShare) -> str:
     )
 
 
-# The effect of a policy edit on pods that run or wait in line: judged under both policies, the differences shown.
+# The effect of a policy edit on pods that run or wait in line: a reload is played, and the differences are shown.
 
 
 _REFUSED: Final = "refused"
 _QUEUED: Final = "queued"
 
 
+_Again = Literal["allowed", "queued", "refused"]
+
+
 class OutcomeReport(msgspec.Struct):
-    """The outcome of a pod under a policy."""
+    """The outcome of a pod under a policy: the team charged, and its tier; one in line may be queued or refused."""
 
     team: str
     outcome: Annotated[str, msgspec.Meta(description="guaranteed, preemptible, queued, refused or counted")]
     pool: Annotated[str | None, msgspec.Meta(description="empty for the whole cluster, null where there is none")]
     reason: str
+    again: Annotated[
+        _Again, msgspec.Meta(description="what would happen if a running pod were created again; has the reason")
+    ] = "allowed"
 
 
 class ChangeReport(msgspec.Struct):
@@ -133,6 +147,9 @@ class DiffReport(msgspec.Struct, omit_defaults=True):
     notify: Annotated[
         list[str], msgspec.Meta(description="what changes of messages to people; left out if nothing does")
     ] = []
+    full: Annotated[
+        list[str], msgspec.Meta(description="limits that leave no GPU under the new policy, and left some before")
+    ] = []
 
 
 class _Judged(NamedTuple):
@@ -144,11 +161,15 @@ class _Judged(NamedTuple):
     is_in_line: bool = False
 
 
-def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> DiffReport:
-    """Return the pods of a world whose outcome differs between two policies. Raises WorldError."""
-    before, after = _judged(found, old, name=name), _judged(found, new, name=name)
+def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str, only: Collection[str] = ()) -> DiffReport:
+    """Return the pods of a world whose outcome differs once `new` replaces `old`. Raises WorldError.
+
+    If there are any, `only` the pods of these namespaces are shown.
+    """
+    sides = _judged(found, old, old, name=name), _judged(found, old, new, name=name)
+    before, after = (dict(side.pods) for side in sides)
     changes = []
-    judged = before | after
+    judged = {key: pod for key, pod in (before | after).items() if not only or key.partition("/")[0] in only}
     for key in sorted(judged):
         pod = judged[key]
         was, now = (side[key].outcome if key in side else _UNCOUNTED for side in (before, after))
@@ -159,8 +180,9 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
         changes,
         len(judged),
         moves=list(_move_changes(old.defragment, new.defragment)),
-        idle=_idle_changes(found, old, new, name=name),
+        idle=_idle_changes(found, old, new, name=name, only=only),
         notify=list(_notify_changes(old.notify, new.notify)),
+        full=[f"{name}: {numbers}" for name, numbers in sides[1].full.items() if name not in sides[0].full],
     )
 
 
@@ -210,7 +232,11 @@ _UNCOUNTED = OutcomeReport("", "not counted", None, "")
 
 
 def _differs(was: OutcomeReport, now: OutcomeReport) -> bool:
-    return (was.team, was.outcome, was.pool) != (now.team, now.outcome, now.pool)
+    return _compared(was) != _compared(now) or (was.pool != now.pool and was.again == now.again == "allowed")
+
+
+def _compared(report: OutcomeReport) -> tuple[str, str, str]:
+    return report.team, report.outcome, report.again
 
 
 def _as_it_is(was: OutcomeReport, pod: _Judged) -> OutcomeReport:
@@ -219,20 +245,32 @@ def _as_it_is(was: OutcomeReport, pod: _Judged) -> OutcomeReport:
     return OutcomeReport(was.team, _QUEUED, None, was.reason) if is_queued else was
 
 
-def _judged(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Judged]:
-    full = world_of(found, policy, name=name, keep_nodes=True)
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What a policy makes of the pods, and the limits that leave no GPU."""
+
+    pods: Mapping[str, _Judged]
+    full: Mapping[str, str]
+
+
+def _judged(found: WorldObjects, old: Policy, policy: Policy, *, name: str) -> _Side:
+    """Replace the old policy of a world by another one, or by itself."""
+    full = world_of(found, old, name=name, keep_nodes=True)
     empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
+    waiting = [each.pod for each in full.waiting.all() if not is_hidden(each.pod.namespace)]
+    line = reload(full, policy, is_room_known=found.coverage.is_room_known)
     running = list(_running(found.objects, full))
-    waiting = [each for each in full.waiting.all() if not is_hidden(each.pod.namespace)]
-    judged = policy_outcomes(running, empty) | line_outcomes(full, is_room_known=found.coverage.is_room_known)
-    decided = {
-        f"{pod.namespace}/{pod.name}": _Judged(pod.demand, pod.node, _report(judged[pod.uid]))
+    again = policy_outcomes(running, empty)
+    pods: dict[str, _Judged] = {
+        f"{pod.namespace}/{pod.name}": _Judged(
+            pod.demand, pod.node, _running_report(running_outcome(pod, full, again=again[pod.uid]))
+        )
         for pod in (each.resident for each in running)
+    } | {
+        f"{pod.namespace}/{pod.name}": _Judged(pod.demand, None, _report(line[pod.uid]), is_in_line=True)
+        for pod in waiting
     }
-    return decided | {
-        f"{pod.namespace}/{pod.name}": _Judged(pod.demand, None, _report(judged[pod.uid]), is_in_line=True)
-        for pod in (each.pod for each in waiting)
-    }
+    return _Side(pods, dict(full_limits(full)))
 
 
 def _running(found: Objects, world: World) -> Iterator[Running]:
@@ -246,7 +284,9 @@ def _running(found: Objects, world: World) -> Iterator[Running]:
             yield Running(resident, as_asked(template.pod, world.policy))
 
 
-def _idle_changes(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> list[IdleReport]:
+def _idle_changes(
+    found: WorldObjects, old: Policy, new: Policy, *, name: str, only: Collection[str]
+) -> list[IdleReport]:
     """Return the pods that the evictor marked as idle, and for which something else follows under the new policy."""
     if old.idle is None and new.idle is None:
         return []
@@ -259,8 +299,20 @@ def _idle_changes(found: WorldObjects, old: Policy, new: Policy, *, name: str) -
             *(sorted(policy.on_idle(pod.team_label)) for policy in (old, new)),
         )
         for pod in pods
+        if not only or pod.namespace in only
     ]
     return sorted((row for row in rows if row.old != row.new), key=lambda row: row.pod)
+
+
+def _running_report(outcome: PolicyOutcome) -> OutcomeReport:
+    """Describe a running pod: it keeps running, whatever would happen if it were created again."""
+    is_again = outcome.refusals or outcome.queued is not None
+    held = _report(outcome._replace(refusals=(), queued=None))
+    if not is_again:
+        return held
+    again = _report(outcome)
+    held.again, held.reason = "refused" if outcome.refusals else "queued", again.reason
+    return held
 
 
 def _report(outcome: PolicyOutcome) -> OutcomeReport:
@@ -284,22 +336,35 @@ def to_table(diff: DiffReport, *, limit: int, width: int, is_colored: bool) -> s
             was, now = _description(change.old, change.new), _description(change.new, change.old)
             table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
         screen.show(table, "")
-    screen.show(*(Line(f"{change.pod}: {change.new.reason}") for change in shown if change.new.reason))
+    screen.show(*(Line(f"{_subject(change)}: {change.new.reason}") for change in shown if change.new.reason))
     screen.show_rest(len(diff.changes) - limit, "pod")
     for row in diff.idle[:limit]:
         was, now = (", ".join(each) or "nothing" for each in (row.old, row.new))
         screen.show(Line(f"{row.pod} does not use its GPUs: {was} followed, and {now} would"))
+    screen.show(*(Line(f"no GPU is left under the limit of {text}") for text in diff.full))
+    if any(change.node is not None and _is_moved(change) for change in diff.changes):
+        screen.show(Line(f"Running pods that are charged to another team keep their label {keys.TEAM}"))
     screen.show(Line(_sum(diff)), *(Line(f"defragment: {text}") for text in diff.moves))
     screen.show(*(Line(f"messages to people: {text}") for text in diff.notify))
     return screen.text
 
 
+def _subject(change: ChangeReport) -> str:
+    return change.pod if change.new.again == "allowed" else f"{change.pod}, if it is created again"
+
+
+def _is_moved(change: ChangeReport) -> bool:
+    return "" not in (change.old.team, change.new.team) and change.old.team != change.new.team
+
+
 def _description(report: OutcomeReport, other: OutcomeReport) -> str:
     """Return the outcome, with the team and the pool where they differ."""
-    is_placed = {_REFUSED, _QUEUED, _UNCOUNTED.outcome}.isdisjoint({report.outcome, other.outcome})
+    outcomes = {report.outcome, report.again, other.outcome, other.again}
+    is_placed = {_REFUSED, _QUEUED, _UNCOUNTED.outcome}.isdisjoint(outcomes)
     team = f", team {report.team}" if report.team not in ("", other.team) else ""
     pool = f", {_pool(report)}" if report.pool != other.pool and is_placed else ""
-    return f"{report.outcome}{team}{pool}"
+    again = f"; {report.again} if created again" if report.again not in ("allowed", other.again) else ""
+    return f"{report.outcome}{team}{pool}{again}"
 
 
 def _pool(report: OutcomeReport) -> str:
@@ -315,4 +380,6 @@ def _sum(diff: DiffReport) -> str:
 def _kind(change: ChangeReport) -> str:
     if change.old.outcome != change.new.outcome:
         return f"{change.old.outcome} to {change.new.outcome}"
-    return "to another team" if change.old.team != change.new.team else "to another pool"
+    if change.old.again != change.new.again:
+        return f"{change.new.again} if created again"
+    return "to another team" if _is_moved(change) else "to another pool"

@@ -74,9 +74,8 @@ class ClusterView:
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy."""
-        self.world.set_policy(policy)
         self.reclaim_index.set_rules(policy.reclaim)
-        self._shadow_labels.relabel_all()
+        self._shadow_labels.set_policy(policy)
         for pod in self.world.pods():
             gpu_pod = self.reclaim_index.get(pod.uid)
             if gpu_pod is not None and gpu_pod.pod.tier_label != pod.tier_label:

@@ -1,6 +1,6 @@
 """Carries out a plan; dry run.
 
-Dry run: shows which pods would be evicted for which, or moved, each time that changes.
+Dry run: shows which pods would be evicted for which, or moved: once, or each time that changes.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ class DryRun:
         self._why_stale = why_stale
         self._show = show
 
-    async def run(self) -> None:
-        """Show plans until cancelled."""
+    async def run(self, *, shown_once: asyncio.Event | None = None) -> None:
+        """Show plans until cancelled; with an event, show the first one and set it."""
         shown: list[str] = []
         while True:
             self._cluster_view.changed.clear()
@@ -61,6 +61,11 @@ class DryRun:
                     shown = lines
                     for line in lines:
                         self._show(line)
+                if shown_once is not None:
+                    if not lines:
+                        self._show("no pod would be evicted or moved")
+                    shown_once.set()
+                    return
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_SECONDS):
                     await self._cluster_view.changed.wait()

@@ -116,7 +116,7 @@ class EvictorSettings:
 async def run(
     settings: EvictorSettings, *, addons: Iterable[MakeEvictorAddon] = (), show: Callable[[str], None]
 ) -> None:
-    """Reclaim until SIGTERM or SIGINT; a dry run only shows its plans.
+    """Reclaim until SIGTERM or SIGINT; a dry run shows its plans, and ends.
 
     Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start; RestoredError once etcd was
     restored.
@@ -148,7 +148,7 @@ async def run(
             dry_run = DryRun(
                 cluster_view, more=made.preview, why_stale=feed.readiness, show=show, clock=connection.unix_time
             )
-            tasks.append(dry_run.run())
+            tasks.append(dry_run.run(shown_once=stop))
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
             candidate = _Candidate(parts, feed, made, settings=settings, namespace=namespace)

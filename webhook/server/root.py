@@ -114,13 +114,9 @@ async def run(
             on_refusal=_telling(made),
         )
 
-        def apply(policy: Policy) -> None:
-            world.set_policy(policy)
-            shadow_labels.relabel_all()
-
         tasks += [
             holder.run(
-                on_change=lambda policy: _set_policy(policy, apply, readiness, metrics, logs),
+                on_change=lambda policy: _set_policy(policy, shadow_labels.set_policy, readiness, metrics, logs),
                 on_problem=lambda problems: report_refused(_keep_policy(problems, holder, readiness, metrics, logs)),
             ),
             certificates.renew(),

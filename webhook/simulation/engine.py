@@ -20,7 +20,7 @@ from webhook.core.model.decision import Admit, Charge, Deny, NotApplicable, Queu
 from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
 from webhook.core.model.reasons import LIMITS, NO_ROOM, Code, Reason
 from webhook.core.starting.starts import AssumedStarts
-from webhook.core.tiers.tier_changes import promotion, tier_changes
+from webhook.core.tiers.tier_changes import all_tier_changes
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.simulation.cluster import PodOf, SimulatedCluster, SimulatedReclaim, binding_for, with_hold
@@ -352,12 +352,9 @@ class Simulation:
         if not world.policy.is_enforced or state == self._promoted_at:
             return False
         self._promoted_at = state
-        for team in world.policy.teams:
-            for change in tier_changes(team, world):
-                if change.charge.tier is Tier.GUARANTEED and promotion(change, world).flight is None:
-                    continue
-                self.cluster.set_tier(change.pod.uid, change.charge.tier)
-                has_changed = True
+        for change in all_tier_changes(world):
+            self.cluster.set_tier(change.pod.uid, change.charge.tier)
+            has_changed = True
         return has_changed
 
     def _bind(self) -> bool:

@@ -9,9 +9,9 @@ import pytest
 from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, replicas
 from webhook.cli.doctor.checks import Check, State, check_ledger, exit_status
-from webhook.cluster.reads.installation import ProductsFound, ReadForbidden, ReadValue
+from webhook.cluster.reads.installation import LeaseState, ProductsFound, ReadForbidden, ReadValue
 from webhook.core.model.policy import Share
-from webhook.kube.objects.keys import ServerVersion
+from webhook.kube.objects.keys import SERVER_LEASE, ServerVersion
 
 
 def registered(**changes):
@@ -52,6 +52,12 @@ def serving(leaf):
     return replicas(**{"pod-1_a": process(leading=True, certificate=leaf)})
 
 
+def held(*holders, age=1.0, **more):
+    """The Leases of servers that these hold, each in a namespace of its own."""
+    leases = [LeaseState(SERVER_LEASE, f"n{n}", each, age, **more) for n, each in enumerate(holders)]
+    return {"leases": ReadValue(leases)}
+
+
 NONE = dict.fromkeys(("pod-1_a", "pod-2_b"))
 NO_EVICTORS = dict.fromkeys(("pod-1_c", "pod-2_d"))
 BROKEN = {
@@ -86,7 +92,27 @@ BROKEN = {
     "two leaders": (
         replicas(**{"pod-2_b": process(leading=True)}),
         {"leader"},
-        "more than one leads: pod-1_a, pod-2_b",
+        "more than one reported to lead: pod-1_a (3 s ago), pod-2_b (3 s ago)",
+    ),
+    "two leaders, by two Leases": (
+        {**replicas(**{"pod-2_b": process(leading=True)}), **held("pod-1_a", "pod-2_b")},
+        {"leader"},
+        "more than one leads: pod-1_a by the Lease in namespace n0, pod-2_b by the Lease in namespace n1",
+    ),
+    "a leader that was killed, and another one leads": (
+        {**replicas(**{"pod-1_a": process(leading=True, age=20), "pod-2_b": process(leading=True)}), **held("pod-2_b")},
+        {"leader"},
+        "pod-1_a reported 20 s ago that it leads, and pod-2_b leads now: it was killed",
+    ),
+    "a leader that was killed a moment ago": (
+        held("pod-1_a", age=5.0, is_stuck=True),
+        {"leader"},
+        "pod-1_a leads, and renewed its Lease 5 s ago: it was killed, hangs",
+    ),
+    "a server that cannot write its history": (
+        replicas(**{"pod-1_a": process(leading=True, history="/var/lib/fairgate: no space left on device")}),
+        {"server"},
+        "pod-1_a records no usage on disk: /var/lib/fairgate: no space left on device",
     ),
     "a server that cannot take part in the election": (
         replicas(**{"pod-2_b": process(election="cannot get leases: 403")}),

@@ -72,6 +72,14 @@ def rows(result):
     return [" ".join(line.split()) for line in result.stdout.splitlines()]
 
 
+def test_a_namespace_shows_its_pods_alone_and_all_namespaces_are_the_default(tmp_path):
+    def names(*words):
+        return [each["name"] for each in json.loads(queue(tmp_path, "-o", "json", *words).stdout)["pods"]]
+
+    assert names("-n", "nlp") == ["held"]
+    assert names("-n", "vision", "-n", "nlp") == names() == names("-A") == ["first", "second", "held"]
+
+
 def test_every_pod_has_its_place_its_cause_and_its_holders(tmp_path):
     result = queue(tmp_path)
     assert result.exit_code == 0, result.output

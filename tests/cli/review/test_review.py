@@ -78,7 +78,7 @@ def test_a_pipe_of_a_shell_is_read(review):
     ("words", "want"),
     [
         (["--world", "w.yaml", "--cluster"], "exclude each other"),
-        (["--kubeconfig", "k"], "--kubeconfig needs --cluster"),
+        (["--kubeconfig", "k"], "--kubeconfig and --context need --cluster"),
         (["-o", "xml"], "expected FORMAT or FORMAT=FILE"),
         (["-o", "json="], "expected FORMAT or FORMAT=FILE"),
         (["-o", "review", "-o", "json"], "-o review cannot be combined"),

@@ -132,6 +132,23 @@ async def test_a_forbidden_request_says_what_to_do(api, connection, status, word
     assert raised.value.status == status
 
 
+@pytest.mark.parametrize(
+    ("message", "is_rbac"),
+    [
+        ('pods is forbidden: User "ann" cannot list resource "pods" in API group ""', True),
+        ('nodes "a" is forbidden: User "ann" cannot get resource "nodes"', True),
+        ('admission webhook "validate.fairgate.dev" denied the request: exceeded quota: team a', False),
+        ('pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot', False),
+        ('pods "a" is forbidden: exceeded quota: gpus, requested: 4', False),
+    ],
+)
+async def test_only_a_missing_right_is_said_to_be_one(api, connection, message, is_rbac):
+    api.always["list"] = Answer(403, message=message)
+    with pytest.raises(ApiError) as raised:
+        await ask(connection)
+    assert ("RBAC must grant" in str(raised.value)) is is_rbac
+
+
 async def test_a_response_with_retry_after(api, connection):
     api.always["list"] = Answer(429, retry_after="7")
     with pytest.raises(ApiError) as raised:

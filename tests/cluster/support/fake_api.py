@@ -27,6 +27,7 @@ class Answer:
 
     status: int
     retry_after: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -383,5 +384,6 @@ def _refusal(answer: Answer) -> web.Response:
     headers = {"Retry-After": answer.retry_after} if answer.retry_after else {}
     if answer.status == HTTPStatus.FOUND:
         headers["Location"] = "/elsewhere"
-    status = {"kind": "Status", "code": answer.status, "message": f"configured to answer {answer.status}"}
+    message = answer.message or f"configured to answer {answer.status}"
+    status = {"kind": "Status", "code": answer.status, "message": message}
     return web.json_response(status, status=answer.status, headers=headers)

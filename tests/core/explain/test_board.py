@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from tests.core.support.departments import department, tree_policy
-from tests.core.support.make import GPU, demand, gpus, node, policy, requirement, resident, team, world
+from tests.core.support.make import GPU, demand, gpus, node, policy, pool, requirement, resident, team, world
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines
 from webhook.core.explain.team_rows import board_of
@@ -39,6 +39,27 @@ def test_shares_of_memory_are_on_the_devices_that_they_have():
     board = board_of(place)
     assert sizes(group(board, resource=MEMORY)) == [(40, 10), (40, 30)]
     assert (board.free[0].free, board.free[0].largest, board.free[0].at_once) == (40, 30, 1)
+
+
+def claims(*teams, residents=(), **more):
+    place = world(policy(*teams, **more), [node("n0", gpus=8), node("n1", gpus=8)], list(residents))
+    [row] = board_of(place).free
+    return row.guaranteed_pod, row.guaranteed_at_once, row.claimants
+
+
+def test_by_reclaim_only_what_is_left_of_a_share_can_be_claimed():
+    lent = [resident(8, uid=f"u{n}", node=f"n{n}", tier="preemptible", namespace="team-b") for n in range(2)]
+    idle, borrower = team(guaranteed=8, limit_=16), team("team-b", guaranteed=0)
+    assert claims(idle, borrower, residents=lent) == (8, 1, ("team-a",))
+    assert claims(team(guaranteed=4, limit_=16), borrower, residents=lent) == (4, 1, ("team-a",))
+    assert claims(team(guaranteed=16, limit_=16, per_pod=gpus(2)), borrower, residents=lent) == (2, 8, ("team-a",))
+    used = [resident(8, uid="own", node="n0"), resident(8, uid="u", node="n1", tier="preemptible", namespace="team-b")]
+    assert claims(idle, borrower, residents=used) == (0, 0, ()), "every share is used"
+    full = department("lab", limit_=3)
+    below = team(guaranteed=8, limit_=16, departments=(full,))
+    assert claims(below, borrower, residents=lent, departments=(full,)) == (3, 1, ("team-a",))
+    pools = (pool("own", teams=frozenset(["team-b"])),)
+    assert claims(idle, borrower, residents=lent, pools=pools) == (0, 0, ()), "its nodes are not open to the team"
 
 
 def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():

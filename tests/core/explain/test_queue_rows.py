@@ -52,6 +52,15 @@ def held(count, uid="u1", *, created=NOW - HOUR, **more):
     return resident(count, uid=uid, node=more.pop("node", "n0"), created=created, **more)
 
 
+def test_a_pod_behind_a_limit_says_what_no_node_has_either():
+    holds = [held(7), held(1, "u2", node="n1"), held(7, "u3", node="n1", namespace="team-b")]
+    place = line(waiting("a", 4), waiting("small", 1), residents=holds)
+    found = {row.waiting.pod.name: row.cause for row in rows(place)}
+    short = "4 GPUs must come back, and it needs nvidia.com/gpu 4 on one node, most free on one: 3"
+    assert found["a"] == f"team team-a holds 8 of 8; {short}"
+    assert found["small"] == "team team-a holds 8 of 8; next when 1 GPU comes back"
+
+
 def test_a_limit_is_named_with_its_numbers_and_its_largest_holders():
     holds = [held(6, owner=Owner("Job", "train")), held(2, "u2", name="notebook")]
     [row] = rows(line(waiting("a", 3), residents=holds))

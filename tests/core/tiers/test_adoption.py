@@ -5,8 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import claims, make
+from webhook.core.model.constraints import Tier
+from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import NO_TEAM
+from webhook.core.quota.charges import InFlightCharge
 from webhook.core.tiers.shadow_labels import adoptions
 
 TEAM = make.team(guaranteed=4, limit_=None)
@@ -24,6 +27,20 @@ def adopted(*pods, team=TEAM):
 def test_the_oldest_that_fit_are_guaranteed():
     young, old, small = bare(3, uid="young", created=9), bare(3, uid="old", created=1), bare(1, uid="small", created=10)
     assert adopted(young, old, small) == {"old": "guaranteed", "young": "preemptible", "small": "guaranteed"}
+
+
+def test_a_pod_that_the_ledger_still_lists_comes_after_older_ones_and_is_labeled_later():
+    """Policy was not enforced when it came: Fairgate counted it as guaranteed, and the older ones as borrowers."""
+    old = [bare(2, uid=f"u{number}", created=number, node="n0") for number in range(2)]
+    late = bare(2, uid="late", created=99, node="n0")
+    world = make.world(POLICY, residents=old)
+    world.assume(InFlightCharge(late._replace(node=None), Charge(TEAM.name, Tier.GUARANTEED, make.gpus(2)), None))
+    world.set_pod(late)
+    assert {each.pod.uid: each.charge.tier for each in adoptions(TEAM, world)} == dict.fromkeys(
+        ["u0", "u1"], "guaranteed"
+    )
+    world.drop_reservation("late")
+    assert [each.charge.tier for each in adoptions(TEAM, world) if each.pod.uid == "late"] == ["preemptible"]
 
 
 def test_labeled_pods_are_not_displaced():

@@ -76,6 +76,10 @@ class History(ServerAddon):
             self._routes[USAGE_PATH] = self._endpoint.get
             watch_history(parts.metrics, lambda: recorder.problem, lambda: recorder.dropped)
 
+    def report(self) -> Mapping[str, Any]:
+        """Return why usage is not written to disk, if it is not."""
+        return {"history": reports.shortened(self.recorder.problem)} if self.recorder.problem else {}
+
     def note(self, kind: str, found: msgspec.Struct | None, handle: str) -> None:
         """Record what a pod became."""
         self.recorder.note(kind, found, handle)

@@ -6,11 +6,11 @@ The result of a check: ok, wrong with a remedy, skipped, or unknown because a ri
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
+from webhook.cluster.reads.installation import LeaseState, ReadForbidden, ReadResult, ReadValue
 from webhook.core.model.amounts import plural, printable
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
@@ -194,6 +194,9 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
         if each.report.registration:
             text = f"{each.name}: the registration does not match the policy: {each.report.registration}"
             problems += wrong(check, [text], "grant the named right, or apply `fairgate manifests` again")
+        if each.report.history:
+            text = f"{each.name} records no usage on disk: {each.report.history}"
+            problems += wrong(check, [text], "free its volume or have it mounted; a day is kept in memory meanwhile")
     if isinstance(deployments, ReadValue):
         problems += wrong(
             check,
@@ -206,15 +209,16 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
     return problems or ok(check, ready)
 
 
-def check_leader(found: Processes) -> list[Finding]:
+def check_leader(found: Processes, leases: ReadResult[list[LeaseState]]) -> list[Finding]:
     """Check that one server leads, and that the line does not stand still."""
     check = Check.LEADER
     stalled = wrong(check, [each.report.stalled for each in found.alive if each.report.stalled], _STALLED)
-    elected = _election(check, found, "server", "the leader writes tiers and updates ledgers and registration")
+    why = "the leader writes tiers and updates ledgers and registration"
+    elected = _election(check, found, _Election("server", keys.SERVER_LEASE, why, leases))
     return stalled + [each for each in elected if each.remedy] if stalled else elected
 
 
-def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
+def check_evictor(found: Processes, policy: Policy | None, leases: ReadResult[list[LeaseState]]) -> list[Finding]:
     """Check that an evictor leads, if any team has a guaranteed share, or pods are to be moved."""
     check, moves = Check.EVICTOR, policy is not None and policy.defragment.is_on
     if not (found.alive or moves or policy is None or any(team.gpus.guaranteed for team in policy.teams)):
@@ -233,7 +237,7 @@ def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
     problems += wrong(check, [f"room was made without effect for a waiting pod: {text}" for text in texts], _UNSERVED)
     texts = [f"{each.name} moves no pods: {each.report.moving}" for each in found.alive if each.report.moving]
     problems += wrong(check, texts, "its rights are those of `fairgate manifests`: apply them again")
-    elected = _election(check, found, "evictor", "only the leader evicts")
+    elected = _election(check, found, _Election("evictor", keys.EVICTOR_LEASE, "only the leader evicts", leases))
     return problems + [each for each in elected if each.remedy] or elected
 
 
@@ -384,16 +388,42 @@ def _silent(check: Check, silent: Iterable[Process]) -> list[Finding]:
     )
 
 
-def _election(check: Check, found: Processes, component: str, why: str) -> list[Finding]:
+class _Election(NamedTuple):
+    """What is elected, by which Lease, why that matters, and the Leases that are held, as far as they may be read."""
+
+    component: str
+    lease: str
+    why: str
+    leases: ReadResult[list[LeaseState]]
+
+    @property
+    def held(self) -> list[LeaseState]:
+        found = self.leases.value or () if isinstance(self.leases, ReadValue) else ()
+        return [each for each in found if each.name == self.lease]
+
+
+_KILLED: Final = "it was killed, hangs, or cannot reach the API server"
+
+
+def _election(check: Check, found: Processes, election: _Election) -> list[Finding]:
+    component, why = election.component, election.why
     leaders = [each.name for each in found.alive if each.report.leading]
     problems = [
         f"{each.name} cannot take part in the election: {each.report.election}"
         for each in found.alive
         if each.report.election
     ]
-    if len(leaders) == 1 and not problems:
+    stuck = [each for each in election.held if each.is_stuck]
+    if len(leaders) == 1 and not problems and not stuck:
         return ok(check, f"{leaders[0]} leads")
     findings = wrong(check, problems, _LOGS)
+    if stuck:
+        texts = [
+            f"{each.holder} leads, and renewed its Lease {each.age_seconds:.0f} s ago: {_KILLED}" for each in stuck
+        ]
+        return findings + wrong(
+            check, texts, "another one takes over within 15 s: check again, and see its pod and log"
+        )
     if not leaders and found.alive:
         findings += wrong(
             check, [f"no {component} leads: {why}"], "an election takes up to 20 s: check again; then see the logs"
@@ -401,9 +431,29 @@ def _election(check: Check, found: Processes, component: str, why: str) -> list[
     elif not leaders:
         findings += wrong(check, [f"no {component} runs"], f"start one: the check `{component}` has the details")
     elif len(leaders) > 1:
-        text = f"more than one leads: {', '.join(leaders)}"
-        findings += wrong(check, [text], "their Leases are in different namespaces: give all the same --namespace")
+        current = {each.holder: each.namespace for each in election.held}
+        findings += _several_lead(check, [each for each in found.alive if each.report.leading], current)
     return findings
+
+
+def _several_lead(check: Check, leaders: list[Process], current: Mapping[str, str]) -> list[Finding]:
+    """Return which of the processes that reported to lead still do: `current` has the namespaces of their Leases."""
+    leading = [each for each in leaders if each.name in current]
+    if len(leading) == 1:
+        now = leading[0].name
+        texts = [
+            f"{each.name} reported {each.silent_seconds:.0f} s ago that it leads, and {now} leads now: {_KILLED}"
+            for each in leaders
+            if each is not leading[0]
+        ]
+        return wrong(check, texts, "nothing, if its pod was replaced: its report expires after five minutes")
+    same = "give all the same --namespace"
+    if leading:
+        where = ", ".join(f"{each.name} by the Lease in namespace {current[each.name]}" for each in leading)
+        return wrong(check, [f"more than one leads: {where}"], same)
+    names = ", ".join(f"{each.name} ({each.silent_seconds:.0f} s ago)" for each in leaders)
+    remedy = f"one that was killed counts for 35 s: check again; else their Leases are in several namespaces: {same}"
+    return wrong(check, [f"more than one reported to lead: {names}"], remedy)
 
 
 # The check of autoscalers: which were found, and whether policy agrees with who owns the nodes of each pool.

@@ -169,8 +169,8 @@ def judge(observed: Observations) -> list[Finding]:
         servers, evictors_alive = found.alive, evictors.alive
         processes_alive = (*servers, *evictors_alive)
         findings += checks.check_server(found, evidence.deployments)
-        findings += checks.check_leader(found)
-        findings += checks.check_evictor(evictors, policy)
+        findings += checks.check_leader(found, evidence.leases)
+        findings += checks.check_evictor(evictors, policy, evidence.leases)
     findings += checks.check_policy(processes_alive, evidence.policy)
     findings += checks.check_room(evidence.room, now=now)
     static, files = observed.static, observed.files

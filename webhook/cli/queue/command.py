@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import click
 
-from webhook.cli.options import Layout, PolicyOptions, command, layout_option, of, option
+from webhook.cli.options import Layout, PolicyOptions, command, layout_option, of, only_namespaces_option, option
 
 _EXAMPLES = """\b
 Examples:
   kubectl fairgate queue
   kubectl fairgate queue --team vision
+  kubectl fairgate queue -n vision --context production
   fairgate queue --policy policies --world world.yaml
   fairgate queue --policy policies -o json > queue.json
 
@@ -21,6 +22,7 @@ Exit status: 0 shown, 2 the policy or the world cannot be read, or there is no s
 class Options(PolicyOptions):
     """The user's options."""
 
+    namespaces: tuple[str, ...] = of(only_namespaces_option)
     team: str | None = option("--team", metavar="NAME", help="Show the pods of this team only.")
     limit: int = option(
         "--limit",

@@ -131,7 +131,8 @@ def _written(options: Options, found: WorldObjects, world: World) -> str:
     team = None if options.team is None else _known(TeamName(options.team), world)
     waits = published_waits(options.source)
     reader = QueueReader(world, waits=waits, is_room_known=found.coverage.is_room_known, now=now)
-    rows = reader.rows(team)
+    only = options.namespaces
+    rows = [row for row in reader.rows(team) if not only or row.waiting.pod.namespace in only]
     if options.layout.is_data:
         return to_data(report_of(rows, found.coverage.notes()), options.layout)
     no_evictor = why_no_evictor(options.source) if any(row.needs_evictor for row in rows) else ""

@@ -13,7 +13,16 @@ import click
 from click.shell_completion import CompletionItem
 
 from webhook.cli import options
-from webhook.cli.options import argument, chosen_namespace, command, of, option, path_option, policy_option
+from webhook.cli.options import (
+    argument,
+    chosen_namespace,
+    command,
+    kubeconfig_option,
+    of,
+    option,
+    path_option,
+    policy_option,
+)
 from webhook.cli.output import write_file
 from webhook.cli.review.results import Allow, FailOn
 
@@ -125,10 +134,7 @@ class Options:
         help="Review against limits only, with nothing used and unlimited capacity. The default where --policy is "
         "given.",
     )
-    kubeconfig: Path | None = path_option(
-        "--kubeconfig",
-        help="The cluster for --cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
-    )
+    kubeconfig: Path | None = of(kubeconfig_option)
     namespace: str = option(
         "-n",
         "--namespace",
@@ -177,7 +183,7 @@ class Options:
         if self.world is None and is_live:
             return LiveCluster(self.kubeconfig or default_kubeconfig())
         if self.kubeconfig is not None:
-            raise click.UsageError("--kubeconfig needs --cluster")
+            raise click.UsageError("--kubeconfig and --context need --cluster")
         return Empty() if self.world is None else FileWorld(self.world)
 
 

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import click
 
-from webhook.cli.options import Layout, PolicyOptions, command, limit_option, of, option
+from webhook.cli.options import Layout, PolicyOptions, command, limit_option, of, only_namespaces_option, option
 
 _EXAMPLES = """\b
 Examples:
   kubectl fairgate status
   kubectl fairgate status --watch
+  kubectl fairgate status --context production -n vision
   fairgate status --policy policies --world world.yaml -o wide
   fairgate status --policy policies -o json > status.json
 
@@ -21,6 +22,7 @@ Exit status: 0 shown, 130 ended by Ctrl-C, 2 the policy or the world cannot be r
 class Options(PolicyOptions):
     """The user's options."""
 
+    namespaces: tuple[str, ...] = of(only_namespaces_option)
     watch: bool = option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C.")
     interval: float = option(
         "--interval",

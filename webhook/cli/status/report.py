@@ -227,11 +227,10 @@ class FreeReport(msgspec.Struct, rename="camel"):
     largest_pod: Annotated[int, msgspec.Meta(description="the largest pod that a node could take now")]
     at_once: Annotated[int, msgspec.Meta(description="how many such pods the nodes could take now")]
     largest_guaranteed_pod: Annotated[
-        int, msgspec.Meta(description="the largest guaranteed pod that a node could take after reclaim")
+        int, msgspec.Meta(description="the largest guaranteed pod that a team could claim on one node, by reclaim")
     ]
-    guaranteed_at_once: Annotated[
-        int, msgspec.Meta(description="how many such pods the nodes could take after reclaim")
-    ]
+    guaranteed_at_once: Annotated[int, msgspec.Meta(description="how many such pods one team could claim")]
+    claimants: Annotated[list[str], msgspec.Meta(description="the teams that could claim one")]
     whole_nodes: Annotated[int, msgspec.Meta(description="nodes that take pods and have no GPU pods")]
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
     held: Annotated[int, msgspec.Meta(description="free on nodes where they are reserved for waiting pods")]
@@ -385,6 +384,7 @@ def _free(row: FreeRow) -> FreeReport:
         at_once=row.at_once,
         largest_guaranteed_pod=row.guaranteed_pod,
         guaranteed_at_once=row.guaranteed_at_once,
+        claimants=list(row.claimants),
         whole_nodes=row.whole_nodes,
         closed=row.closed,
         held=row.held,

@@ -223,6 +223,8 @@ def _written(options: Options, reading: Reading, reported: Reported, *, height: 
     """Return the status; `height` is how many lines a table may have."""
     view = reading.view
     board, notes = board_of(view.world), view.coverage.notes()
+    if options.namespaces and not notes:  # who may not read all reads these, and the sums of all teams
+        board = board.of_namespaces(options.namespaces, view.world)
     if not view.coverage.is_room_known:
         board = replace(board, free=())
     if options.layout.is_data:

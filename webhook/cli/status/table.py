@@ -230,7 +230,7 @@ def _free(board: Board, *, is_wide: bool) -> Grid:
     more = (
         *([number("closed", goes=2)] if has_closed else []),
         *([number("held", goes=3)] if has_held else []),
-        *([number("whole nodes", goes=1)] if is_wide else []),
+        *([number("whole nodes", goes=1), prose("for teams")] if is_wide else []),
     )
     jobs = prose("largest job now"), prose("by reclaim")
     table = Grid("model", "resource", number("of"), number("free"), *jobs, *more)
@@ -244,7 +244,7 @@ def _free(board: Board, *, is_wide: bool) -> Grid:
             Line(_job(row.guaranteed_at_once, row.guaranteed_pod)),
             *([Line(str(row.closed))] if has_closed else []),
             *([Line(str(row.held))] if has_held else []),
-            *([Line(str(row.whole_nodes))] if is_wide else []),
+            *([Line(str(row.whole_nodes)), Line(", ".join(row.claimants))] if is_wide else []),
         )
     return table
 

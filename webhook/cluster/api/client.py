@@ -424,7 +424,7 @@ async def _api_error(response: aiohttp.ClientResponse, action: str) -> ApiError:
     match response.status:
         case HTTPStatus.UNAUTHORIZED:
             advice = "; the credentials are invalid or expired"
-        case HTTPStatus.FORBIDDEN:
+        case HTTPStatus.FORBIDDEN if not _is_of_admission(message):
             advice = f"; RBAC must grant this user the verb {verb} on {resource}"
         case _:
             advice = ""
@@ -433,6 +433,11 @@ async def _api_error(response: aiohttp.ClientResponse, action: str) -> ApiError:
         status=response.status,
         retry_after_seconds=_seconds(response.headers.get("Retry-After", "")),
     )
+
+
+def _is_of_admission(message: str) -> bool:
+    """Whether a 403 is not RBAC's: a webhook, a quota or a security standard refused the object."""
+    return "denied the request" in message or (" is forbidden: " in message and " is forbidden: User " not in message)
 
 
 def _seconds(retry_after: str) -> float:

@@ -17,6 +17,7 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
 from webhook.cluster.api.client import ClusterError
+from webhook.files import context_of
 
 Headers = tuple[tuple[str, str], ...]
 """HTTP headers; a name may come several times."""
@@ -50,7 +51,7 @@ class Credentials:
 
 
 async def load(kubeconfig: Path | None, *, service_account: Path) -> Credentials:
-    """Load credentials from the current context of a kubeconfig, or those of this process's pod.
+    """Load credentials from the context of a kubeconfig, or those of this process's pod.
 
     Raises ClusterError if there are none or they cannot be used. Runs exec plugins.
     """
@@ -97,13 +98,14 @@ async def _load_file(configuration: Configuration, kubeconfig: Path) -> None:
     if not await asyncio.to_thread(kubeconfig.is_file):
         raise ClusterError(f"kubeconfig {kubeconfig} does not exist or is not a file")
     # persist_config would write renewed tokens into the user's file.
-    await load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+    context = context_of(kubeconfig) or None
+    await load_kube_config(str(kubeconfig), context=context, client_configuration=configuration, persist_config=False)
 
 
 def _impersonation(kubeconfig: Path) -> Headers:
     """Return the impersonation headers of a kubeconfig. kubernetes_asyncio ignores them, and so has more rights."""
     document = yaml.safe_load(kubeconfig.read_text())
-    context = _named(document["contexts"], document["current-context"])["context"]
+    context = _named(document["contexts"], context_of(kubeconfig) or document["current-context"])["context"]
     user = _named(document.get("users") or [], context.get("user")).get("user") or {}
     extra = user.get("as-user-extra") or {}
     wanted = [

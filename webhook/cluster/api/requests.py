@@ -13,6 +13,7 @@ import yaml
 
 from webhook.cluster.api.client import SEND_SECONDS, SERVICE_ACCOUNT, ApiConnection, ApiError, ClusterError, ListPage
 from webhook.core.model.pod import Resident
+from webhook.files import context_of
 from webhook.kube.pod.existing import PodState, decode_pod_state
 
 _PAGE: Final = msgspec.json.Decoder(ListPage)
@@ -38,7 +39,7 @@ DEFAULT_NAMESPACE: Final = "default"
 
 
 async def own_namespace(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
-    """Return the namespace of a kubeconfig's current context, or without a kubeconfig that of this process's pod.
+    """Return the namespace of a kubeconfig's context, or without a kubeconfig that of this process's pod.
 
     Raises ClusterError for files that cannot be read.
     """
@@ -51,7 +52,8 @@ def _read(kubeconfig: Path | None, service_account: Path) -> str:
             return (service_account / "namespace").read_text().strip() or DEFAULT_NAMESPACE
         document = yaml.safe_load(kubeconfig.read_text())
         named = {entry["name"]: entry["context"] for entry in document["contexts"]}
-        return str(named[document["current-context"]].get("namespace") or DEFAULT_NAMESPACE)
+        context = context_of(kubeconfig) or document["current-context"]
+        return str(named[context].get("namespace") or DEFAULT_NAMESPACE)
     except (OSError, yaml.YAMLError, LookupError, TypeError, AttributeError) as exc:
         source = f"kubeconfig {kubeconfig}" if kubeconfig else f"service account in {service_account}"
         raise ClusterError(f"cannot read a namespace from {source}, set --namespace: {exc}") from exc

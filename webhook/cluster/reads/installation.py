@@ -3,8 +3,10 @@
 What a caller may see: TokenReview says who it is, SubjectAccessReview what that user may do.
 """
 
+import asyncio
+import time
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -18,6 +20,7 @@ from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import EVICTABLE_BYTES
+from webhook.kube.objects.events import read_lease
 from webhook.kube.objects.keys import ServerVersion
 from webhook.kube.registration import inventory
 from webhook.kube.registration.inventory import GUARD, PLURALS, Probe, excluding_keys
@@ -185,6 +188,8 @@ async def _permitted(reading: Awaitable[T], nothing: T, right: str, missing: lis
 
 _Json = dict[str, Any]
 _OBJECT: Final = msgspec.json.Decoder(_Json)
+_RENEWED_WITHIN: Final = 1 / 6
+"""The part of a Lease's duration after which its renewal is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +207,18 @@ class ReadValue(Generic[T]):
 
 
 ReadResult = ReadValue[T] | ReadForbidden
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """A Lease that a process holds, and its last renewal; `is_stuck` if the next one did not come in time."""
+
+    name: str
+    namespace: str
+    holder: str
+    age_seconds: float
+    renewed_at: str = ""
+    is_stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +242,7 @@ class InstallationState:
     namespaces: ReadResult[list[_Json]]
     others: ProductsFound
     version: ServerVersion | None
+    leases: ReadResult[list[LeaseState]] = ReadForbidden("list leases")
 
 
 async def read_installation(connection: ApiConnection) -> InstallationState:
@@ -262,7 +280,42 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         namespaces=namespaces,
         others=await read_other_products(connection),
         version=await read_version(connection),
+        leases=await _part("list leases", _leases(connection)),
     )
+
+
+async def _leases(connection: ApiConnection) -> list[LeaseState]:
+    """Read the Leases of servers and evictors that are held, wherever they are.
+
+    Leaders renew theirs every two seconds of fifteen. One that is older is read again: its process is gone or hangs.
+    """
+    found = await _held_leases(connection)
+    late = [each for each, duration in found if each.age_seconds > duration * _RENEWED_WITHIN]
+    if not late:
+        return [each for each, _ in found]
+    await asyncio.sleep(max(duration for _, duration in found) * _RENEWED_WITHIN)
+    before = {(each.name, each.namespace, each.renewed_at) for each in late}
+    return [
+        replace(each, is_stuck=(each.name, each.namespace, each.renewed_at) in before)
+        for each, _ in await _held_leases(connection)
+    ]
+
+
+async def _held_leases(connection: ApiConnection) -> list[tuple[LeaseState, int]]:
+    """Return the Leases that are held, with their durations in seconds."""
+    held = []
+    for name in (keys.SERVER_LEASE, keys.EVICTOR_LEASE):
+        params = {"fieldSelector": f"metadata.name={name}"}
+        body = await connection.send("GET", f"/apis/{keys.LEASE_API}/leases", action="list leases", params=params)
+        now = connection.server_time or time.time()
+        for raw in _OBJECT.decode(body).get("items") or ():
+            record = read_lease(msgspec.json.encode(raw)).record
+            renewed = reports.read_at(record.renewed_at)
+            if record.holder and renewed is not None:
+                age = max(0.0, now - renewed)
+                state = LeaseState(name, raw["metadata"].get("namespace", ""), record.holder, age, record.renewed_at)
+                held.append((state, record.duration_seconds))
+    return held
 
 
 async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | ReadForbidden:

@@ -11,7 +11,14 @@ from webhook.core.admission.assessment import Assessment, EarlyDecision
 from webhook.core.admission.domain_rules import ignored_requests
 from webhook.core.admission.node_choice import ChargedChoice, choose, own_place
 from webhook.core.admission.pools import may_grow
-from webhook.core.admission.unplaced import could_hold, has_closed_room, never_refusal, shortage_of, without_room
+from webhook.core.admission.unplaced import (
+    could_hold,
+    has_closed_room,
+    never_refusal,
+    scattered,
+    shortage_of,
+    without_room,
+)
 from webhook.core.model import decision
 from webhook.core.model.amounts import ONE_GPU, Limit, NodeName, ResourceName, TeamName, Units, Unlimited, format_gpus
 from webhook.core.model.constraints import Tier
@@ -126,7 +133,7 @@ def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: Wo
     if never := reasons_never_to_start(assessed, world):
         return Deny(never)
     if codes & LIMITS:
-        cause = _limit_cause(assessed, is_borrowed=code is Code.WAITS_FOR_BORROWERS)
+        cause = _limit_cause(assessed, world, is_borrowed=code is Code.WAITS_FOR_BORROWERS)
         return wait_in_line(assessed, code, cause, world)
     return wait_in_line(assessed, code, _room_cause(reasons), world)
 
@@ -301,7 +308,7 @@ def reason_to_wait(assessed: Assessment, reasons: tuple[Reason, ...], world: Wor
     if any(reason.code in LIMITS for reason in reasons):
         is_borrowed = is_kept_out_by_borrowers(assessed, world)
         code = Code.WAITS_FOR_BORROWERS if is_borrowed else Code.WAITS_FOR_LIMIT
-        return Reason(code, *_limit_cause(assessed, is_borrowed=is_borrowed))
+        return Reason(code, *_limit_cause(assessed, world, is_borrowed=is_borrowed))
     if any(reason.code in NO_ROOM for reason in reasons):
         return Reason(Code.WAITS_FOR_ROOM, *_room_cause(reasons))
     if len(reasons) == 1:
@@ -400,8 +407,8 @@ def shared_limits(assessed: Assessment) -> list[AppliedLimit]:
     return applied + list(applied_model_limits(account.team, account.usage))
 
 
-def _limit_cause(assessed: Assessment, *, is_borrowed: bool) -> Statement:
-    """Return what the team or user holds of each limit in the way, and how many GPUs must come back.
+def _limit_cause(assessed: Assessment, world: World, *, is_borrowed: bool) -> Statement:
+    """Return what the team or user holds of each limit in the way, how many GPUs must come back, and what nodes lack.
 
     `is_borrowed` is what is_kept_out_by_borrowers says.
     """
@@ -409,10 +416,11 @@ def _limit_cause(assessed: Assessment, *, is_borrowed: bool) -> Statement:
     blocking = limits_in_the_way(assessed)
     if is_borrowed:
         return borrowed_limits(assessed, blocking, gpus)
+    short = scattered(assessed.pod, assessed.pools.allowed, world)
     if blocking:
-        return over_limits(blocking, gpus)
+        return over_limits(blocking, gpus, short)
     share, taken = team.gpus.guaranteed, usage.guaranteed  # the pod asks never to borrow
-    facts = {"team": team.name, "taken": taken, "share": share, "next": _next(_missing(taken + gpus, share))}
+    facts = {"team": team.name, "taken": taken, "share": share, "next": _next(_missing(taken + gpus, share), short)}
     return Statement("team {team} holds {taken:gpus} of {share:gpus} of its guaranteed share; {next}", facts)
 
 
@@ -431,14 +439,19 @@ def borrowed_limits(assessed: Assessment, blocking: Sequence[AppliedLimit], gpus
     return Statement(words, facts)
 
 
-def over_limits(blocking: list[AppliedLimit], gpus: Units) -> Statement:
-    """Return what is held of the limits in the way of so many GPU units, and how many GPUs must come back."""
+def over_limits(blocking: list[AppliedLimit], gpus: Units, short: Statement | None = None) -> Statement:
+    """Return what is held of the limits in the way of so many GPU units, and how many GPUs must come back.
+
+    `short` is what nodes lack as well: a pod may not start where enough comes back on several of them.
+    """
     missing = max(_missing(each.taken + each.kept + gpus, each.limit) for each in blocking)
-    return Statement("{held:and}; {next}", {"held": tuple(map(_held, blocking)), "next": _next(missing)})
+    return Statement("{held:and}; {next}", {"held": tuple(map(_held, blocking)), "next": _next(missing, short)})
 
 
-def _next(back: Units) -> Statement:
+def _next(back: Units, short: Statement | None) -> Statement:
     is_one = back == ONE_GPU
+    if short is not None:
+        return Statement("{back:GPUs} must come back, and {short}", {"back": back, "short": short})
     return Statement(
         "next when {back:GPUs} comes back" if is_one else "next when {back:GPUs} come back", {"back": back}
     )

@@ -293,6 +293,19 @@ def could_hold(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     return fleet.could_hold(pod.demand, matching)
 
 
+def scattered(pod: Pod, pools: tuple[Pool, ...], world: World) -> Statement | None:
+    """Return that no node has the several devices of a pod free, and the most that one has; None where one may."""
+    if may_grow(pools, world):
+        return None
+    among = could_hold(pod, pools, world) & world.fleet.open_bits
+    for name, amount in pod.demand.devices if among else ():
+        if amount > 1 and not world.fleet.having(name, amount, among):
+            words = "it needs {resources} on one node, most free on one: {most}"
+            facts = {"resources": _listed(pod.demand, (name,)), "most": world.fleet.most_free(name, among)}
+            return Statement(words, facts)
+    return None
+
+
 def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> list[NodeName]:
     found: dict[NodeName, None] = {}
     for pool in pools:

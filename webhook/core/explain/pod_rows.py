@@ -3,13 +3,13 @@
 What is known of a cluster's autoscalers: which pools grow, and where policy and cluster do not agree.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from webhook.core.admission.pools import WHOLE_CLUSTER, gpu_nodes, grows, owned
 from webhook.core.explain.candidates import excluders
-from webhook.core.model.amounts import TeamName, Units, plural, plural_gpus, printable
+from webhook.core.model.amounts import Namespace, TeamName, Units, plural, plural_gpus, printable
 from webhook.core.model.constraints import Tier
 from webhook.core.model.node import Autoscaler
 from webhook.core.model.pod import Obstacle, Resident, Stage
@@ -138,12 +138,12 @@ class UnusualPods(NamedTuple):
         return f"{plural(len(self.pods), 'pod')} of {plural_gpus(self.gpus)} {_WHAT[self.stage]}: {named}{more}"
 
 
-def unusual_pods(world: World) -> Iterator[UnusualPods]:
-    """Yield the pods of each stage at which a charge may surprise, the stages without any left out."""
+def unusual_pods(world: World, *, sees: Callable[[Namespace], bool] = lambda _namespace: True) -> Iterator[UnusualPods]:
+    """Yield the pods of each stage at which a charge may surprise, in the namespaces that are seen; no empty stage."""
     found: dict[Stage, list[Resident]] = {stage: [] for stage in _WHAT}
     for uid, stage in world.stages.unusual.items():
         pod = world.pod(uid)
-        if pod is not None and pod.demand.gpus:
+        if pod is not None and pod.demand.gpus and sees(pod.namespace):
             found[stage].append(pod)
     for stage, pods in found.items():
         if pods:

@@ -1,31 +1,37 @@
-"""Policy replay: the outcome of a policy for the pods that exist. Pure.
+"""Policy replay: what a reload of the policy changes for the pods that exist. Pure.
 
-Each running pod is assessed on the node that it has. Pods that are guaranteed now come first, of these the replicas of
-minimums, then older ones, so that an unchanged policy changes no tier. A pod that is refused or would wait is not
-charged to those after it.
+`reload` plays on a world what the leader does in a cluster. Of the pods in line those start that it would release now,
+beside the pods that run; running pods keep running, with the team and the tier that they have once nothing is left to
+change.
 
-Of the pods in line those start that the leader would release now, beside the pods that run.
+Apart from that, each running pod is judged as if it were created again on the node that it has: guaranteed pods first,
+of these the replicas of minimums, then older ones. One that is refused or would wait is not charged to those after it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.queueing import queue_for_limit, reasons_never_to_start
 from webhook.core.explain.line_rows import QueueReader
 from webhook.core.line.judged_pod import NO_REQUESTER
-from webhook.core.model.amounts import GpuModel, PoolName, TeamName, Uid
-from webhook.core.model.constraints import Tier
+from webhook.core.model.amounts import UNLIMITED, GpuModel, PoolName, TeamName, Uid
+from webhook.core.model.constraints import TIERS, Tier
 from webhook.core.model.decision import Deny, NotApplicable, Queue
 from webhook.core.model.node import NO_MODEL
 from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.model.policy import NO_TEAM, Policy
+from webhook.core.model.reasons import Code, Reason, Statement
 from webhook.core.starting.starts import AssumedStarts
-from webhook.core.tiers.tier_changes import Rank, Ranks, ranks_within
+from webhook.core.tiers.shadow_labels import ShadowLabels, adoptions, are_due
+from webhook.core.tiers.tier_changes import Rank, Ranks, all_tier_changes, ranks_within
 from webhook.core.world.minimums import Minimums
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
+
+MOST_TURNS: Final = 100
+"""How often labels are looked at again after a reload: twice is enough, unless pods displace each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class PolicyOutcome(NamedTuple):
     """The outcome of a policy for a pod: its team, its tier, the pool of its node; or why it would be refused.
 
     `queued` is why it would wait in line, `counted` why it is only counted. No pool: it waits, or its node is in no
-    pool that it may use.
+    pool that it may use. Of a running pod `refusals` and `queued` say what would happen if it were created again.
     """
 
     team: TeamName
@@ -56,8 +62,63 @@ def requester_of(pod: Pod, user: str) -> Requester:
     return Requester(user) if pod.owner is None else CONTROLLER
 
 
+def reload(world: World, policy: Policy, *, is_room_known: bool) -> dict[Uid, PolicyOutcome]:
+    """Put a policy in force as the leader of a cluster does; return the outcomes of the pods in line.
+
+    What is still to be done under the former policy is done first. The world is as after the reload then.
+    """
+    labels = ShadowLabels(world)
+    labels.relabel_all()
+    _settle(world, labels)
+    labels.set_policy(policy)
+    line = line_outcomes(world, is_room_known=is_room_known)
+    _settle(world, labels)
+    return line
+
+
+def _settle(world: World, labels: ShadowLabels) -> None:
+    """Change labels as the leader does until nothing is left to change."""
+    policy, turns = world.policy, 0
+    are_changed = True
+    while are_changed and turns < MOST_TURNS:
+        turns += 1
+        if not policy.is_enforced:
+            are_changed = bool(labels.update_tiers(team.name for team in policy.teams))
+            continue
+        teams = (*policy.teams, NO_TEAM) if are_due(world) else ()
+        changes = [(pod, charge) for team in teams for pod, charge in adoptions(team, world)]
+        for pod, charge in changes:
+            world.set_pod(pod._replace(team_label=charge.team, tier_label=charge.tier.value))
+        for change in all_tier_changes(world):
+            changes.append((change.pod, change.charge))
+            world.set_pod(change.pod._replace(tier_label=change.charge.tier.value))
+        are_changed = bool(changes)
+
+
+def running_outcome(pod: Resident, world: World, *, again: PolicyOutcome) -> PolicyOutcome:
+    """Return what a running pod is in a world; `again` is the outcome if it were created again."""
+    tenancy, charge = world.tenancy(pod.namespace), world.charge_of(pod.uid)
+    label = TIERS.get(pod.tier_label or "")
+    tier = None if label is None or tenancy.is_exempt else label if charge is None else charge.tier
+    return again._replace(team=tenancy.team_name, tier=tier)
+
+
+def full_limits(world: World) -> Iterator[tuple[str, str]]:
+    """Yield the teams and departments under whose limits no GPU is left, and the numbers."""
+    for team in world.policy.teams:
+        usage = world.usage(team.name)
+        held = [
+            (f"team {team.name}", usage.total, team.gpus.limit),
+            *((f"department {each.department.name}", each.total, each.department.gpus.limit) for each in usage.levels),
+        ]
+        for subject, taken, limit in held:
+            if limit is not UNLIMITED and taken >= limit:
+                facts = {"taken": taken, "limit": limit}
+                yield subject, Statement("{taken:gpus} of {limit:GPUs} in use", facts).text
+
+
 def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, PolicyOutcome]:
-    """Return the outcome of each pod; the world has nodes and namespaces, and the pods are added in order."""
+    """Return the outcome of each pod if it were created again; the world has nodes and namespaces, and no pods yet."""
     outcomes: dict[Uid, PolicyOutcome] = {}
     pods = [*running]
     ranks = _ranks(pods, world)

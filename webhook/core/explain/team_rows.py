@@ -4,11 +4,12 @@ The workloads that are to keep some replicas, as rows: how many they have, and h
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from webhook.core.admission.pools import membership
 from webhook.core.explain.node_rows import DeviceGroup, DeviceRow, HeldPart, NodeRow, node_row
 from webhook.core.explain.pod_rows import IdlePods, UnusualPods, idle_pods, unusual_pods
 from webhook.core.model.amounts import (
@@ -21,6 +22,7 @@ from webhook.core.model.amounts import (
     ResourceName,
     TeamName,
     Units,
+    Unlimited,
     WorkloadName,
     exact_units,
     format_limit,
@@ -265,9 +267,9 @@ class FreeRow:
     """Free pieces of one resource and model.
 
     `largest` is the largest pod that a node could take now, `at_once` the number of such pods; `guaranteed_pod` and
-    `guaranteed_at_once` are the same for a guaranteed pod if all borrowing pods were reclaimed. `closed` pieces are
-    free on nodes that take no pods, `held` ones on nodes where they are kept for waiting pods. Only GPUs count, cpu and
-    memory do not.
+    `guaranteed_at_once` are the same for a guaranteed pod if all borrowing pods were reclaimed, as far as shares are
+    not used: `claimants` are the teams that could claim one. `closed` pieces are free on nodes that take no pods,
+    `held` ones on nodes where they are kept for waiting pods. Only GPUs count, cpu and memory do not.
     """
 
     resource: ResourceName
@@ -281,6 +283,7 @@ class FreeRow:
     closed: int
     held: int
     whole_nodes: int
+    claimants: tuple[TeamName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +300,20 @@ class Board:
     unusual: tuple[UnusualPods, ...] = ()
     idle: tuple[IdlePods, ...] = ()
     minimums: tuple[MinimumRow, ...] = ()
+
+    def of_namespaces(self, namespaces: Collection[str], world: World) -> "Board":
+        """Return the same with the teams of these namespaces alone; the nodes stay."""
+        names = {world.tenancy(Namespace(each)).team_name for each in namespaces}
+        teams = [team for team in world.policy.teams if team.name in names]
+        above = {department.name for team in teams for department in team.departments}
+        return replace(
+            self,
+            teams=tuple(row for row in self.teams if row.name in names),
+            departments=tuple(row for row in self.departments if row.name in above),
+            unusual=tuple(unusual_pods(world, sees=lambda namespace: namespace in namespaces)),
+            idle=tuple(row for row in self.idle if row.team in names),
+            minimums=tuple(row for row in self.minimums if row.workload.partition("/")[0] in namespaces),
+        )
 
     def tree(self) -> Iterator[tuple[int, DepartmentRow | TeamRow]]:
         """Yield departments and teams with their depth, what is below a department after it; its departments first."""
@@ -344,12 +361,15 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
     for row in nodes:
         for group in row.groups:
             found[row.model, group.resource].append((row, group))
-    protected = _protected(world)
+    protected, reach = _protected(world), _reach_of_teams(world)
     for (model, resource), groups in sorted(found.items()):
         usable = [(row, group) for row, group in groups if row.is_open]
         sizes = [_largest(group) for row, group in usable if world.fleet.free(row.name, PODS) > 0]
-        reclaimed = [_largest(_without_borrowers(group, protected)) for _, group in usable]
-        largest, guaranteed_pod = max(sizes, default=0), max(reclaimed, default=0)
+        reclaimed = [
+            (world.fleet.bit(row.name), _largest(_without_borrowers(group, protected))) for row, group in usable
+        ]
+        claim = _claim_of(reclaimed, reach, model, world.policy.resources.get(resource, 0), world)
+        largest = max(sizes, default=0)
         yield FreeRow(
             resource=resource,
             model=model,
@@ -357,12 +377,64 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
             free=sum(group.free for _, group in usable),
             largest=largest,
             at_once=sizes.count(largest) if largest else 0,
-            guaranteed_pod=guaranteed_pod,
-            guaranteed_at_once=reclaimed.count(guaranteed_pod) if guaranteed_pod else 0,
+            guaranteed_pod=claim.pieces,
+            guaranteed_at_once=claim.at_once,
             closed=sum(group.free for row, group in groups if row.state),
             held=sum(group.free for row, group in groups if row.is_held and not row.state),
             whole_nodes=sum(1 for _, group in usable if not (group.used or group.promised)),
+            claimants=claim.teams,
         )
+
+
+class _Claim(NamedTuple):
+    """The largest pod that any team could have guaranteed on one node by reclaim, how many, and which teams could."""
+
+    pieces: int = 0
+    at_once: int = 0
+    teams: tuple[TeamName, ...] = ()
+
+
+def _claim_of(
+    reclaimed: Sequence[tuple[int, int]], reach: Mapping[int, list[Team]], model: GpuModel, weight: Units, world: World
+) -> _Claim:
+    """Return what shares that are not used claim of nodes, each with its bit and the largest pod after reclaim."""
+    best = _Claim()
+    for bits, teams in reach.items():
+        sizes = [pieces for bit, pieces in reclaimed if bit & bits]
+        room = max(sizes, default=0)
+        for team in teams if room and weight else ():
+            left = _unused_share(team, model, world)
+            pieces = min(room, left // weight, room if isinstance(team.per_pod, Unlimited) else team.per_pod // weight)
+            if pieces <= 0 or pieces < best.pieces:
+                continue
+            before = best if pieces == best.pieces else _Claim(pieces)
+            number = min(sum(size // pieces for size in sizes), left // (pieces * weight))
+            best = _Claim(pieces, max(before.at_once, number), (*before.teams, team.name))
+    return best
+
+
+def _unused_share(team: Team, model: GpuModel, world: World) -> Units:
+    """Return what a team has left of its guaranteed share on a model, and of its departments' limits after reclaim."""
+    usage, share = world.usage(team.name), team.models.get(model)
+    left = [team.gpus.guaranteed - usage.guaranteed]
+    if share is not None:
+        left.append(share.guaranteed - usage.guaranteed_model(model))
+    limits = ((each.department.gpus.limit, each.guaranteed) for each in usage.levels)
+    left += [limit - taken for limit, taken in limits if not isinstance(limit, Unlimited)]
+    return max(0, min(left))
+
+
+def _reach_of_teams(world: World) -> Mapping[int, list[Team]]:
+    """Return the teams that have a share, by the nodes of the pools that are open to them."""
+    found: dict[int, list[Team]] = defaultdict(list)
+    pools = [(pool, world.fleet.matching(membership(pool))) for pool in world.policy.pools]
+    for team in world.policy.teams:
+        bits = 0 if pools else -1
+        for pool, members in pools:
+            bits |= members if pool.teams is None or team.name in pool.teams else 0
+        if team.gpus.guaranteed:
+            found[bits].append(team)
+    return found
 
 
 def _largest(group: DeviceGroup) -> int:

@@ -294,6 +294,11 @@ class Fleet:
         index = self._free.get(resource) or index_of(self._free, resource)
         return 0 if index is None else among & index.at_least(amount)
 
+    def most_free(self, resource: ResourceName, among: int) -> int:
+        """Return the largest free amount of a resource on one of the slots."""
+        index = self._free.get(resource) or index_of(self._free, resource)
+        return 0 if index is None else max(0, index.most(among))
+
     def largest_amount(self, resource: ResourceName, among: int) -> int:
         """Return the largest amount of a resource on one of the slots at its best, free or not."""
         index = index_of(self._capacity, resource)

@@ -18,8 +18,7 @@ from webhook.core.model.amounts import TeamName, Uid
 from webhook.core.model.constraints import TIERS, Tier
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
-from webhook.core.model.policy import NO_TEAM, Team
-from webhook.core.quota.usage import UsageEntry
+from webhook.core.model.policy import NO_TEAM, Policy, Team
 from webhook.core.tiers.tier_changes import ShareTaken, in_order, tier_changes
 from webhook.core.world.world import World
 
@@ -57,7 +56,7 @@ def _charged(team: Team, world: World) -> list[Adoption]:
     room, unlabeled = ShareTaken(team), []
     for uid, entry in world.usage(team.name).entries():
         pod = world.pod(uid)
-        if pod is not None and pod.team_label is None and _may_be_labeled(pod, entry, world):
+        if pod is not None and pod.team_label is None and not entry.is_reserved and _is_to_be_labeled(pod, world):
             unlabeled.append((pod, entry))
         elif entry.charge.tier is Tier.GUARANTEED or entry.is_unlabeled:
             room.take(entry.charge)
@@ -67,7 +66,8 @@ def _charged(team: Team, world: World) -> list[Adoption]:
         if pod.tier_label != Tier.PREEMPTIBLE and room.fits(entry.charge):
             tier = Tier.GUARANTEED
             room.take(entry.charge)
-        adopted.append(Adoption(pod, entry.charge._replace(tier=tier)))
+        if not world.is_assumed(pod.uid):
+            adopted.append(Adoption(pod, entry.charge._replace(tier=tier)))
     return adopted
 
 
@@ -86,16 +86,14 @@ def _sharing(team: Team, world: World) -> Iterator[Adoption]:
         )
 
 
-def _may_be_labeled(pod: Resident, entry: UsageEntry, world: World) -> bool:
-    return not entry.is_reserved and _can_label(pod, world)
-
-
 def _can_label(pod: Resident, world: World) -> bool:
-    """Whether a pod may be labeled now: not while the ledger still lists it.
+    """Whether a pod may be labeled now: not while the ledger still lists it. Until then it has its place by age."""
+    return _is_to_be_labeled(pod, world) and not world.is_assumed(pod.uid)
 
-    A terminating pod may be: its grace period can be as long as a year.
-    """
-    return pod.may_be_labeled and not world.is_assumed(pod.uid) and not world.tenancy(pod.namespace).is_exempt
+
+def _is_to_be_labeled(pod: Resident, world: World) -> bool:
+    """Whether a pod is labeled at all; a terminating one is, too: its grace period can be as long as a year."""
+    return pod.may_be_labeled and not world.tenancy(pod.namespace).is_exempt
 
 
 # Shadow labels: while policy is not enforced, pods without a decision get the labels that it would give them.
@@ -126,6 +124,11 @@ class ShadowLabels:
         """Remove a pod."""
         self._own_tiers.pop(uid, None)
         self._world.remove_pod(uid)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Put another policy in force."""
+        self._world.set_policy(policy)
+        self.relabel_all()
 
     def relabel_all(self) -> None:
         """Give every pod its real labels or its shadow labels, by the policy in force."""

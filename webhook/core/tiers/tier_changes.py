@@ -278,6 +278,14 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     return (*demotions, *(_promotions(room, book, world, ranks) if has_room else ()))
 
 
+def all_tier_changes(world: World) -> Iterator[TierChange]:
+    """Yield the changes that are due in a world, team by team, while the caller makes each of them."""
+    for team in world.policy.teams:
+        for change in tier_changes(team, world):
+            if change.charge.tier is not _GUARANTEED or promotion(change, world).flight is not None:
+                yield change
+
+
 def inside_share(team: Team, world: World) -> tuple[TierChange, ...]:
     """Return the borrowing pods that a team's guaranteed share has room for, in the order of their promotion.
 

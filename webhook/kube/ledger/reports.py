@@ -112,6 +112,7 @@ def _schema() -> _Json:
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
             **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem", "minimums", "stalled"), text),
+            "history": {**text, "description": "Why usage is not written to disk."},
             **dict.fromkeys(("autoscalingProblems", "leftOut"), texts),
             "component": {**text, "enum": ["server", "evictor"]},
             "at": {**text, "description": "Time of the update, by the process's own clock."},
@@ -277,7 +278,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     certificate first. `autoscaling` and what begins with it are what the leader knows of autoscalers. `refused` are
     counts, where policy has messages of refusals; `notify` says why messages to people do not reach a target.
     `idle_problem` is why the evictor does not know the use of GPUs, `minimums` how many workloads are to keep some
-    replicas, from the leading server, `left_out` the kinds that the process may not read and works without.
+    replicas, from the leading server, `left_out` the kinds that the process may not read and works without. `history`
+    is why usage is not written.
     """
 
     component: str
@@ -307,6 +309,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     left_out: list[str] = []
     refused: list[RefusedReport] = []
     notify: list[str] = []
+    history: str = ""
 
 
 class WaitsReport(msgspec.Struct, frozen=True):
