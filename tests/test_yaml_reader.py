@@ -51,7 +51,7 @@ def bomb():
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("[" * 200_000, f"nested more than {Reader.most_levels} levels deep, in the queue 1, column 101"),
+        ("[" * 200_000, f"nested more than {Reader.most_levels} levels deep, in line 1, column 101"),
         ("\n".join(" " * n + "a:" for n in range(3000)), "nested more than"),
         ("- " * 5000, "nested more than"),
         ("{" * 50_000, "nested more than"),

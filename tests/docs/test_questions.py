@@ -1,6 +1,7 @@
 """The twenty questions of docs/users-more.md, asked by a person with `edit` in one namespace and the viewer role.
 
-The same is asked by an admin. An answer is whole if it has all that the question asks for.
+The same is asked by an admin. An answer is whole if it has all that the question asks for. There are departments, a
+queue with a gang, an idle pod, an eviction and a workload with a minimum.
 """
 
 import json
@@ -9,71 +10,113 @@ import re
 import pytest
 
 from tests.control_plane.objects import job, pod
+from tests.control_plane.prometheus import prometheus
 from tests.control_plane.workbench import create_pod, make_nodes, wait_bound, wait_for
 from tests.docs import pages
+from tests.scenarios import serving
+from tests.scenarios.dcgm import exporting
 from tests.scenarios.evictor import evictor
 from tests.scenarios.person import Person, said
 from tests.scenarios.standing_fairgate import serve_fairgate
+from tests.scenarios.test_idle import idle, wait_idle
+from tests.scenarios.test_minimums import ready, service
 
 pytestmark = pytest.mark.cluster
 
 QUESTIONS = pages.ROOT / "docs" / "users-more.md"
 ASKED = {row[0]: row[1] for row in pages.table(QUESTIONS, first="question")}
 POLICY = "defaults: {onNoRoom: queue, onLimit: queue}\nreclaim: {notice: 0s, minimumRuntime: 0s}\n"
+DEPARTMENTS = """departments:
+  - {name: research, gpus: {guaranteed: 20, limit: 25}}
+  - {name: product, gpus: {guaranteed: 20, limit: 40}}
+"""
 TIER, HOSTNAME = "fairgate.dev/tier", "kubernetes.io/hostname"
 SMALL = {"cpu": "1", "memory": "4Gi"}
 WHOLE = {
     "Why was my pod refused?": ["requested 30, limit 20", "(TeamLimitExceeded)"],
     "Why does my Job make no pods?": ["Refused", "requested 30, limit 20"],
-    "What does my pod wait for?": ["waits: ", "10 GPUs"],
+    "What does my pod wait for?": ["waits: ", "10 GPUs", "department research"],
     "What of my Job (or PyTorchJob)?": ["0 of 1 pods exist|0 on nodes, 1 on none yet", "waits: "],
     "Does it wait, without Fairgate's command?": ["Queued", "waits: "],
-    "Who holds what it waits for?": ["/Pod/"],
+    "Who holds what it waits for?": ["/Pod/", "starts whole, with 3 pods"],
     "Which position has it?": [r"waits +a +\S*"],
     "How long did others wait?": ["earlier waits|GPUs? in team"],
     "Would this pod run?": ["admitted|waits|queued", "gpu-"],
     "Would all pods of this manifest run?": ["admitted|waits|queued"],
-    "Which GPU models have room?": [r"gpu +20 +\d"],
-    "What is the largest job that fits now?": [r"\d pods? of \d"],
-    "What may my team use?": [r"a +20 +20"],
+    "Which GPU models have room?": [r"gpu +30 +\d"],
+    "What is the largest job that fits now?": [r"\d pods? of \d", r"Deployment/chat +a +1 +2", "does not use 2 GPUs"],
+    "What may my team use?": [r"a +20 +20", r"department research +20 +25"],
     "Which of my pods borrow?": [r"borrows.*preemptible"],
     "Will my pod be evicted soon?": ["No eviction is announced"],
     "Why was my pod evicted?": ["Reclaimed", "team b takes its share back"],
     "Why this node?": ["It runs on gpu-|It is bound to gpu-|gpu-", "best|cost"],
     "Why not that node?": ["gpu-1"],
     "What did we use last week?": [r"a +\d"],
-    "Is Fairgate healthy?": [r"server +ok", r"leader +ok", r"evictor +ok", r"room +ok", r"reachable +ok"],
+    "Is Fairgate healthy?": [
+        r"server +ok",
+        r"leader +ok",
+        r"evictor +ok",
+        r"room +ok",
+        r"reachable +ok",
+        r"idle +ok",
+        "1 with a minimum",
+    ],
 }
 SECRETS = ("theirs",)
 WITH_NAMES = {"Why was my pod evicted?"}
 """The Event on an evicted pod names the one that needed its room."""
 
 
+def policy_of(fairgate, prometheus_url):
+    gpus = {"guaranteed": 20, "limit": 20}
+    teams = [
+        {"name": "a", "namespaces": [fairgate.team_a], "department": "research", "gpus": gpus},
+        {"name": "b", "namespaces": [fairgate.team_b], "department": "product", "gpus": gpus},
+    ]
+    return serving.policy_of(teams, more=POLICY + DEPARTMENTS + idle(prometheus_url, "report"))
+
+
 @pytest.fixture
-def stage(cluster, tmp_path):
-    make_nodes(cluster, 2, prefix="gpu")
-    with serve_fairgate(cluster, policy=POLICY, has_history=True) as fairgate, evictor(fairgate):
+def stage(cluster, tmp_path, promtool):
+    make_nodes(cluster, 3, prefix="gpu")
+    with (
+        exporting() as exporter,
+        prometheus(cluster, [exporter.scrape()]) as running,
+        serve_fairgate(cluster, policy=POLICY, has_history=True) as fairgate,
+        evictor(fairgate),
+    ):
+        serving.write_policy(fairgate.policy, policy_of(fairgate, running.url))
+        wait_for(cluster, lambda: 'department="research"' in fairgate.get("/metrics"), what="the departments are known")
         vision, other = fairgate.team_a, fairgate.team_b
         person = Person(cluster, f"jane-{vision}", vision)
         person.becomes_viewer()
         for name, gpus, tier, on in (
             ("train-0", 2, "guaranteed", "gpu-0"),
+            ("notebook", 2, "guaranteed", "gpu-2"),
             ("borrows", 1, "preemptible", "gpu-0"),
             ("evicted", 7, "preemptible", "gpu-1"),
         ):
             made = pod(name, gpus=gpus, labels={TIER: tier}, nodeSelector={HOSTNAME: on}, **SMALL)
             create_pod(cluster, vision, made)
             wait_bound(cluster, vision, name)
+        exporter.use(vision, "notebook", 0, 1)
+        exporter.use(vision, "train-0", 80, 90)
+        cluster.kubectl.apply([service("chat", replicas=2, minimum=1)], "-n", vision)
+        wait_for(cluster, lambda: ready(cluster, vision) == {"chat": 2}, what="the service runs")
         create_pod(cluster, other, pod("theirs", gpus=10, **SMALL))
-        create_pod(cluster, other, pod("theirs-too", gpus=6, **SMALL))
         gone = f"/api/v1/namespaces/{vision}/pods/evicted"
         wait_for(cluster, lambda: not cluster.api.exists(gone), what="a borrower was evicted", timeout=60)
+        create_pod(cluster, other, pod("theirs-too", gpus=6, **SMALL))
+        wait_bound(cluster, other, "theirs")
         wait_bound(cluster, other, "theirs-too")
         create_pod(cluster, vision, pod("waits", gpus=10, **SMALL))
-        for name, gpus in (("sweep", 10), ("large", 30)):
-            cluster.api.create(f"/apis/batch/v1/namespaces/{vision}/jobs", job(name, pods=1, gpus=gpus, **SMALL))
+        gang = {"fairgate.dev/gang": "true"}
+        for name, pods, gpus, annotations in (("sweep", 1, 10, {}), ("large", 1, 30, {}), ("gang", 3, 4, gang)):
+            made = job(name, pods=pods, gpus=gpus, annotations=annotations, **SMALL)
+            cluster.api.create(f"/apis/batch/v1/namespaces/{vision}/jobs", made)
         (tmp_path / "large.yaml").write_text(json.dumps(pod("too-large", gpus=30, **SMALL)))
         (tmp_path / "train.yaml").write_text(json.dumps(pod("new", gpus=1, **SMALL)))
+        wait_idle(cluster, vision, "notebook")
         yield fairgate, person
 
 

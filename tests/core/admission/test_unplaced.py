@@ -136,7 +136,9 @@ class TestWhy:
         tolerant = pod(1, constraints=Constraints(tolerations=(Toleration("nvidia.com/gpu", exists=True),)))
         outcome, code, text = outcome_of(tolerant, place)
         assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
-        assert "not ready, cordoned or held for other pods: the pod waits; 1 node could hold it" in text
+        assert (
+            "not ready, cordoned or held for other pods: the pod waits; it fits on 1 node once empty and open" in text
+        )
 
     @pytest.mark.parametrize(
         ("asked", "busy", "want"),

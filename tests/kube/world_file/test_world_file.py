@@ -144,7 +144,7 @@ BAD = {
     "malformed YAML": ("a: [1", "world.yaml: not valid YAML: while parsing a flow sequence"),
     "malformed JSON": ("{]", "world.yaml: JSON is malformed"),
     "a tag that runs code": ("!!python/object/apply:os.getcwd []", "world.yaml: not valid YAML: could not determine"),
-    "deep YAML": ("[" * 100_000, "world.yaml: not valid YAML: nested more than 100 levels deep, in the queue 1"),
+    "deep YAML": ("[" * 100_000, "world.yaml: not valid YAML: nested more than 100 levels deep, in line 1"),
     "deep JSON": ('{"a":' * 100_000, "world.yaml: nested too deeply; expected a v1 List"),
     "a word": ("hello", "world.yaml: expected object, got str; expected a v1 List"),
     "a table in YAML": ("- 1\n- 2", "world.yaml: expected object, got array; expected a v1 List"),

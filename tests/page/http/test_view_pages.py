@@ -176,4 +176,4 @@ def test_the_line_and_the_page_of_a_pod_say_the_same_of_it(page):
     assert f"It waits for: {cause} <code>" in body
     now = body.partition('id="now"')[2].partition("</section>")[0]
     assert "waits: " not in now
-    assert now.count(" in the queue") == 2, "its state and its place, once each"
+    assert (now.count("Is queued"), now.count(" in the queue")) == (1, 1), "its state and its place, once each"
