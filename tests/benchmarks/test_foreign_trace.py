@@ -6,8 +6,8 @@ import json
 import pytest
 
 from benchmarks.foreign_trace import own_table
-from webhook.simulation.traces.formats import NodeRow, read_nodes
-from webhook.simulation.traces.load import read_trace
+from webhook.addons.simulation.traces.formats import NodeRow, read_nodes
+from webhook.addons.simulation.traces.load import read_trace
 
 OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests import builders as b
+from tests.addons.page.support.pages import served, state_of
 from tests.cli import sample_world
-from tests.page.support.pages import served, state_of
 from webhook.cli.main import main
 from webhook.core.model.amounts import ONE_GPU
 from webhook.kube.objects import keys

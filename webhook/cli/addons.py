@@ -36,7 +36,7 @@ ADDONS: Final[Mapping[str, Addon]] = {
     "history": Addon(serve="server:Options"),
     "viewers": Addon(serve="server:Viewers", answers={ROOM: "room_report:read_room"}),
     "idle": Addon(evict="idle_gpus:Idle"),
-    "moves": Addon(evict="mover:Moves", answers={MOVES: "webhook.cli.defragment.reading:OtherPods"}),
+    "moves": Addon(evict="mover:Moves", answers={MOVES: "webhook.addons.moves.reading:OtherPods"}),
     "messages": Addon(serve="server:Options", evict="evictor:Options"),
 }
 """In the order in which they are asked; an import string is MODULE:NAME within the folder."""
