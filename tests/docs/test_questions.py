@@ -21,7 +21,7 @@ from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.test_idle import idle, wait_idle
 from tests.scenarios.test_minimums import ready, service
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("promtool")]
 
 QUESTIONS = pages.ROOT / "docs" / "users-more.md"
 ASKED = {row[0]: row[1] for row in pages.table(QUESTIONS, first="question")}
@@ -77,7 +77,7 @@ def policy_of(fairgate, prometheus_url):
 
 
 @pytest.fixture
-def stage(cluster, tmp_path, promtool):
+def stage(cluster, tmp_path):
     make_nodes(cluster, 3, prefix="gpu")
     with (
         exporting() as exporter,

@@ -10,8 +10,8 @@ import pytest
 from tests.addons.idle.made import SOURCE
 from tests.cluster.support.fake_prometheus import ENGINE, UTIL, FakePrometheus
 from tests.cluster.support.pki import Authority
+from webhook.addons.idle import utilization
 from webhook.addons.idle.utilization import SECONDS, UtilizationError, query_of, read_utilization
-from webhook.cluster.reads import utilization
 
 NOW = time.time
 
