@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python="${1:-.venv/bin/python}"
-if "$python" -m tests.page.support.chromium >/dev/null; then
+if "$python" -m tests.addons.page.support.chromium >/dev/null; then
   exit 0
 fi
 as_root=()
@@ -16,9 +16,9 @@ if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
   apt=("${within[@]}" "${as_root[@]}" apt-get -qq)
   { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 || true
 fi
-if ! "$python" -m tests.page.support.chromium >/dev/null; then
+if ! "$python" -m tests.addons.page.support.chromium >/dev/null; then
   "${within[@]}" "$python" -m playwright install chromium >/dev/null 2>&1 || true
 fi
-if ! "$python" -m tests.page.support.chromium; then
+if ! "$python" -m tests.addons.page.support.chromium; then
   echo 'Chromium cannot be installed here: tests of the page in a browser are skipped.'
 fi

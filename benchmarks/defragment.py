@@ -28,7 +28,7 @@ from typing import Any
 from packing_parts.fairgate import TEAM, Fairgate
 from packing_parts.trace import Arrival, NodeRow, Task, churning, read_nodes, read_tasks
 
-from webhook.core.defragment.candidates import (
+from webhook.addons.moves.candidates import (
     MovablePod,
     Moves,
     PastMove,
@@ -39,7 +39,7 @@ from webhook.core.defragment.candidates import (
     moves_left,
     recent,
 )
-from webhook.core.defragment.search import TriedMoves, cheapest_moves
+from webhook.addons.moves.search import TriedMoves, cheapest_moves
 from webhook.core.model.amounts import Namespace, NodeName, Uid
 from webhook.core.model.policy_addons import DefragmentRules
 from webhook.core.quota.charges import InFlightCharge

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.simulate import simulation_of
+from webhook.addons.simulation.task import TaskRecord
 from webhook.core.explain.line_rows import LAST, EarlierStarts, EarlierWaits
-from webhook.simulation.task import TaskRecord
 
 _MINUTE = 60
 

@@ -35,15 +35,15 @@ from typing import NamedTuple
 from benchmarks.loans_parts.helios import rows
 from benchmarks.loans_parts.holds import Holds, held_back
 from benchmarks.loans_parts.knowledge import LearnedReturns, TrueReturns, gpus_of, learned_run_times, true_run_times
+from webhook.addons.simulation.engine import Simulation
+from webhook.addons.simulation.task import Settings, Task
+from webhook.addons.simulation.traces.formats import NodeRow, Row, nodes_of, read_nodes, with_shares
+from webhook.addons.simulation.traces.load import Reading, read_trace, tasks_of
 from webhook.core.explain.line_rows import percentiles
 from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, Policy, QueueRules, Share, Team
 from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.world.world import World
-from webhook.simulation.engine import Simulation
-from webhook.simulation.task import Settings, Task
-from webhook.simulation.traces.formats import NodeRow, Row, nodes_of, read_nodes, with_shares
-from webhook.simulation.traces.load import Reading, read_trace, tasks_of
 
 HOUR = 3_600
 OWNERS = tuple(TeamName(f"owner-{number}") for number in range(4))

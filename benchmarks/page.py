@@ -16,11 +16,11 @@ from collections.abc import Iterator
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests.page.support.chromium import ARGUMENTS, chromium
-from tests.page.support.large_cluster import NODES, add_line, add_pod, filled
-from tests.page.support.pages import Served, served, state_of
+from tests.addons.page.support.chromium import ARGUMENTS, chromium
+from tests.addons.page.support.large_cluster import NODES, add_line, add_pod, filled
+from tests.addons.page.support.pages import Served, served, state_of
+from webhook.addons.page.live.readable import SharedLine
 from webhook.files import Snapshots
-from webhook.page.live.readable import SharedLine
 
 CHANGES = 20
 SLOW_NETWORK = {"offline": False, "latency": 40, "downloadThroughput": 10_000_000 // 8, "uploadThroughput": 1_250_000}

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from webhook.addons.simulation.engine import Simulation
+from webhook.addons.simulation.summary import Recorder, summary_of
+from webhook.addons.simulation.task import Task
+from webhook.addons.simulation.traces.formats import nodes_of, read_nodes, with_shares
+from webhook.addons.simulation.traces.load import Reading, read_trace, tasks_of
 from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.model.policy import Defaults, OnLimit, OnNoRoom, Policy, Share, Team
 from webhook.core.world.world import World
-from webhook.simulation.engine import Simulation
-from webhook.simulation.summary import Recorder, summary_of
-from webhook.simulation.task import Task
-from webhook.simulation.traces.formats import nodes_of, read_nodes, with_shares
-from webhook.simulation.traces.load import Reading, read_trace, tasks_of
 
 
 def policy_of(gpus: int) -> Policy:

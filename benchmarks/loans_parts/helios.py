@@ -24,7 +24,7 @@ import random
 from collections.abc import Iterator
 from statistics import NormalDist
 
-from webhook.simulation.traces.formats import Row
+from webhook.addons.simulation.traces.formats import Row
 
 HOURS = (0.9, 0.66, 0.6, 0.38, 0.27, 0.21, 0.19, 0.22, 0.37, 0.8, 1.29, 1.47)
 HOURS += (1.16, 1.3, 1.56, 1.66, 1.73, 1.73, 1.28, 1.31, 1.34, 1.36, 1.15, 1.04)

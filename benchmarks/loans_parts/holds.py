@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from benchmarks.loans_parts.knowledge import CELL_SECONDS, CELLS, LearnedReturns, TrueReturns, gpus_of
+from webhook.addons.simulation import engine
+from webhook.addons.simulation.engine import Simulation
 from webhook.core.admission.admission import admit
 from webhook.core.line.entries import Fits, Never, QueueEntry, Verdict, Way
 from webhook.core.line.judged_gang import EntryJudge
@@ -19,8 +21,6 @@ from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.starting import starts
 from webhook.core.world.world import World
-from webhook.simulation import engine
-from webhook.simulation.engine import Simulation
 
 LOOK_SECONDS = 900
 SMALL = 1e-9

@@ -4,9 +4,9 @@ import heapq
 from bisect import insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from webhook.addons.simulation.task import Task
 from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.world.world import World
-from webhook.simulation.task import Task
 
 CELL_SECONDS = 1_800
 CELLS = 336

@@ -5,11 +5,11 @@ import time
 import pytest
 
 from tests import builders as b
-from tests.cli.defragment.test_defragment import HOUR, MOVABLE, moves, nodes, pending, pod, run, scattered, stays
+from tests.addons.moves.command.test_defragment import HOUR, MOVABLE, moves, nodes, pending, pod, run, scattered, stays
+from tests.addons.moves.made import fleet, movable, target
 from tests.core.support.make import demand
-from tests.core.support.moves import fleet, movable, target
 from tests.core.support.scenes import NOW
-from webhook.core.defragment.targets import MAX_GROUPS, Movement, make_room
+from webhook.addons.moves.targets import MAX_GROUPS, Movement, make_room
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.reclaim.costs import STEPS
 

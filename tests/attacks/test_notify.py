@@ -9,16 +9,16 @@ import pytest
 import yaml
 
 from tests import builders
+from tests.addons.messages.made import EVICTIONS, NOW
+from tests.addons.messages.process import Process
+from tests.addons.messages.receiver import receiving, status
 from tests.cluster.support.pki import Authority
 from tests.core.support import make
-from tests.notify.made import EVICTIONS, NOW
-from tests.notify.process import Process
-from tests.notify.receiver import receiving, status
+from webhook.addons.messages.delivery import MAX_ITEMS, item
+from webhook.addons.messages.notifier import RefusalWindow, watch_notify
 from webhook.addons.messages.server import ServerMessages
 from webhook.core.model.policy_addons import NotifyKind, NotifyRules, NotifyTarget, NotifyTemplate, SecretHeader
 from webhook.kube.ledger.reports import ReplicaReport, written_at
-from webhook.notify.delivery import MAX_ITEMS, item
-from webhook.notify.notifier import RefusalWindow, watch_notify
 from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics

@@ -8,12 +8,12 @@ from benchmarks.loans import BORROWERS, OWNERS, RULES, Load, run
 from benchmarks.loans_parts.helios import rows
 from benchmarks.loans_parts.knowledge import CELL_SECONDS, LearnedReturns, TrueReturns, learned_run_times
 from tests.builders import demand
+from webhook.addons.simulation.task import Task
+from webhook.addons.simulation.traces.formats import NodeRow, Row
 from webhook.core.model.amounts import Namespace as PodNamespace
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
-from webhook.simulation.task import Task
-from webhook.simulation.traces.formats import NodeRow, Row
 
 HOUR = 3_600
 BEGIN = 1_700_000_000

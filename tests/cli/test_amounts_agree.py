@@ -6,6 +6,7 @@ import pytest
 from tests.core.support.departments import department, tree_policy
 from tests.core.support.make import gpus, node, pod, resident, world
 from tests.core.support.waiting import waiting
+from webhook.addons.page.views.teams import EVERYTHING, share_rows
 from webhook.cli.status.report import report_of
 from webhook.core.explain.team_rows import board_of, ledger_row
 from webhook.core.model.amounts import ONE_GPU, DepartmentName, TeamName, Uid
@@ -16,7 +17,6 @@ from webhook.core.quota.usage import department_ledger
 from webhook.core.world.listed_charges import assume_charges
 from webhook.kube.ledger.team_ledger import status_of
 from webhook.observe.metrics import DEPARTMENTS, TEAMS, amounts_of_departments, amounts_of_teams
-from webhook.page.views.teams import EVERYTHING, share_rows
 
 A = TeamName("team-a")
 LEFT = DepartmentName("left")

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hypothesis import event, example, given, note
 
+from tests.addons.page.support.pages import state_of
 from tests.cli.support.agreeing_clusters import (
     _PLACE,
     NO_TEAMS,
@@ -26,7 +27,14 @@ from tests.cli.support.agreeing_clusters import (
     setups,
 )
 from tests.examples import examples
-from tests.page.support.pages import state_of
+from webhook.addons.page.asked import CommandAnswers
+from webhook.addons.page.live.readable import Readable, line_of
+from webhook.addons.page.views import decisions
+from webhook.addons.page.views.teams import EVERYTHING, share_rows
+from webhook.addons.simulation.cluster import PodOf, SimulatedCluster
+from webhook.addons.simulation.engine import Arrivals
+from webhook.addons.simulation.runs import Runs
+from webhook.addons.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
 from webhook.addons.viewers.nameless import Anonymizer
 from webhook.addons.viewers.room_report import read_room, room_report
 from webhook.cli.explain.outcome import verdict_of
@@ -34,7 +42,6 @@ from webhook.cli.explain.reclaim import ClusterDetails
 from webhook.cli.explain.run import Found, explain_all
 from webhook.cli.explain.subjects import PodState, find_pod, pods_of_manifests, subject_of_pod
 from webhook.cli.live_cluster import COMPLETE, Coverage
-from webhook.cli.page.asked import CommandAnswers
 from webhook.cli.policy_diff import compare
 from webhook.cli.review.collect import Source, collect
 from webhook.cli.review.results import WORDS, WorldFacts
@@ -55,13 +62,6 @@ from webhook.kube.kinds.table import kind_table
 from webhook.kube.nodes.nodes import MIG_STATE
 from webhook.kube.objects import keys
 from webhook.kube.registration.inventory import ProbeOutcome, created_probe, refused_probe
-from webhook.page.live.readable import Readable, line_of
-from webhook.page.views import decisions
-from webhook.page.views.teams import EVERYTHING, share_rows
-from webhook.simulation.cluster import PodOf, SimulatedCluster
-from webhook.simulation.engine import Arrivals
-from webhook.simulation.runs import Runs
-from webhook.simulation.task import Refusals, Settings, Task, TaskRecord, TaskState
 
 
 def codes_of(reasons):

@@ -6,13 +6,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from webhook.addons.history.store import HistoryError
+from webhook.addons.simulation.traces.formats import TraceError
 from webhook.cli.options import UNUSABLE, command, option
 from webhook.cluster.api.client import ApiError
 from webhook.files import InputError
-from webhook.history.store import HistoryError
 from webhook.kube.world_file.world_file import WorldFileError
 from webhook.policy.documents import PolicyError, PolicyUnreadable, Problem
-from webhook.simulation.traces.formats import TraceError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from tests.addons.history.usage.test_usage import RANGE, history
 from tests.cli import sample_world
 from tests.cli.doctor.test_written import broken
 from tests.cli.queue.test_queue import POLICY as QUEUEING
 from tests.cli.queue.test_queue import waiting_world
 from tests.cli.terminals import on_a_terminal
-from tests.cli.usage.test_usage import RANGE, history
 from webhook.cli.doctor.run import to_table as doctor_table
 from webhook.cli.main import main
 from webhook.cli.options import UNBOUNDED

@@ -15,21 +15,21 @@ from typing import Final
 
 import click
 
+from webhook.addons.history.usage.report import UsageReport
+from webhook.addons.messages.delivery import Message
+from webhook.addons.moves.run import DefragmentReport
+from webhook.addons.simulation.replay.recorded import ReplayReport
+from webhook.addons.simulation.simulate.results import SimulationReport
 from webhook.cli import codes
-from webhook.cli.defragment.run import DefragmentReport
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
 from webhook.cli.output import schema_of
 from webhook.cli.policy_diff import DiffReport
 from webhook.cli.queue.run import QueueReport
-from webhook.cli.replay.recorded import ReplayReport
 from webhook.cli.review.run import ReviewReport
-from webhook.cli.simulate.results import SimulationReport
 from webhook.cli.status.report import StatusReport
 from webhook.cli.uninstall.run import UninstallReport
-from webhook.cli.usage.report import UsageReport
-from webhook.notify.delivery import Message
 
 _HEAD = """# Command line
 

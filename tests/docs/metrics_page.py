@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
+from webhook.addons.history.gpu_time import EvictedGpus, GpuHolder, GpuTimeMetrics, NodeGpus, watch_history
 from webhook.addons.idle.metrics import IdleMetrics
+from webhook.addons.messages.notifier import watch_notify
 from webhook.addons.moves.move_reporter import MoveMetrics
 from webhook.core.explain.node_rows import ClusterUse
 from webhook.core.line.entries import Way
@@ -31,9 +33,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES, Department, Policy, Sh
 from webhook.core.model.reasons import Code
 from webhook.core.placement.rejecting_nodes import STRIKES, Rejection
 from webhook.core.world.world import World
-from webhook.notify.notifier import watch_notify
 from webhook.observe.evictor import ReclaimMetrics
-from webhook.observe.gpu_time import EvictedGpus, GpuHolder, GpuTimeMetrics, NodeGpus, watch_history
 from webhook.observe.logs import Phase
 from webhook.observe.metrics import CaStatus, Metrics
 from webhook.observe.processes import Component, LeaderStatus, LedgerState, ProcessMetrics

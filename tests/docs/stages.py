@@ -5,6 +5,7 @@ import shutil
 from functools import partial
 
 from tests import builders
+from tests.addons.history import recorded
 from tests.builders import Json
 from tests.charts.installed import forget
 from tests.cli import sample_world
@@ -14,7 +15,6 @@ from tests.control_plane.objects import node, pod, pod_spec
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.docs import pages
 from tests.docs.walk import Reader
-from tests.history import recorded
 from tests.scenarios.uninstalling import leave_traces
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import PolicyReport, report_crd

@@ -5,12 +5,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tests.addons.messages.receiver import folder_of
 from tests.cluster.support.pki import Authority
 from tests.control_plane.api import ApiError
 from tests.control_plane.cleanup import REPORTS
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_for
-from tests.notify.receiver import folder_of
 from tests.scenarios.evictor import ask, evicted, evictor, fill, wait_bound
 from tests.scenarios.message_receiver import receiving_messages
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.addons.page.conftest import Window, browser  # noqa: F401 - a fixture
+from tests.addons.page.support.pages import FORM
 from tests.charts.helm import NAMESPACE, kinds, render
 from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import (
@@ -23,8 +25,6 @@ from tests.control_plane.workbench import (
     wait_bound,
     wait_for,
 )
-from tests.page.conftest import Window, browser  # noqa: F401 - a fixture
-from tests.page.support.pages import FORM
 from tests.scenarios.serving import FAIRGATE, ROOT
 from tests.scenarios.standing_fairgate import serve_fairgate
 

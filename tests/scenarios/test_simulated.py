@@ -18,6 +18,8 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import evictor, held_nodes
 from tests.scenarios.standing_fairgate import TIER, serve_fairgate
+from webhook.addons.simulation.engine import Simulation
+from webhook.addons.simulation.task import Evictions, Refusals, Settings, Task, TaskRecord, TaskState
 from webhook.core.model.amounts import CPU, MEMORY, ONE_GPU, PODS, Namespace, NodeName, ResourceName, TeamName, User
 from webhook.core.model.demand import demand_of
 from webhook.core.model.pod import Pod
@@ -25,8 +27,6 @@ from webhook.core.world.world import World
 from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.watch import load
-from webhook.simulation.engine import Simulation
-from webhook.simulation.task import Evictions, Refusals, Settings, Task, TaskRecord, TaskState
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -36,7 +36,7 @@ ADDONS: Final[Mapping[str, Addon]] = {
     "history": Addon(serve="server:Options"),
     "viewers": Addon(serve="server:Viewers", answers={ROOM: "room_report:read_room"}),
     "idle": Addon(evict="idle_gpus:Idle"),
-    "moves": Addon(evict="mover:Moves", answers={MOVES: "webhook.cli.defragment.reading:OtherPods"}),
+    "moves": Addon(evict="mover:Moves", answers={MOVES: "reading:OtherPods"}),
     "messages": Addon(serve="server:Options", evict="evictor:Options"),
 }
 """In the order in which they are asked; an import string is MODULE:NAME within the folder."""
@@ -55,8 +55,7 @@ def is_there(name: str) -> bool:
 def load(name: str, what: str) -> Any:  # noqa: ANN401 - whatever that is
     """Import a part of an add-on, MODULE:NAME."""
     module, _, attribute = what.partition(":")
-    inside = module if module.startswith("webhook.") else f"webhook.addons.{name}.{module}"
-    return getattr(importlib.import_module(inside), attribute)
+    return getattr(importlib.import_module(f"webhook.addons.{name}.{module}"), attribute)
 
 
 def found() -> Iterator[tuple[str, Addon]]:

@@ -15,23 +15,23 @@ from webhook.cli.options import colors
 from webhook.cli.output import ending_well
 
 COMMANDS: Final = {
-    "defragment": "webhook.cli.defragment.command:defragment",
+    "defragment": "webhook.addons.moves.command:defragment",
     "doctor": "webhook.cli.doctor.command:doctor",
     "evict": "webhook.cli.evict:evict",
     "explain": "webhook.cli.explain.command:explain",
     "manifests": "webhook.cli.manifests:manifests",
-    "page": "webhook.cli.page.command:page",
+    "page": "webhook.addons.page.command:page",
     "policy": "webhook.cli.policy:policy",
     "queue": "webhook.cli.queue.command:queue",
-    "replay": "webhook.cli.replay.command:replay",
+    "replay": "webhook.addons.simulation.replay.command:replay",
     "report": "webhook.cli.report:report",
     "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
-    "simulate": "webhook.cli.simulate.command:simulate",
+    "simulate": "webhook.addons.simulation.simulate.command:simulate",
     "status": "webhook.cli.status.command:status",
     "tryout": "webhook.cli.tryout:tryout",
     "uninstall": "webhook.cli.uninstall.command:uninstall",
-    "usage": "webhook.cli.usage.command:usage",
+    "usage": "webhook.addons.history.usage.command:usage",
     "version": "webhook.cli.main:version",
     "world": "webhook.cli.world:world",
 }

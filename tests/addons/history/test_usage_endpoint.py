@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.history.support import T0, row
+from tests.addons.history.support import T0, row
+from webhook.addons.history import reader
 from webhook.addons.history.endpoint import AT_ONCE, UsageEndpoint
-from webhook.history import reader
-from webhook.history.store import HistoryError
+from webhook.addons.history.store import HistoryError
 from webhook.kube.objects.keys import TOKEN_HEADER
 from webhook.server.http.replies import HttpError
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from tests.addons.history.support import A100, T0, row
 from tests.core.support.make import world
-from tests.history.support import A100, T0, row
+from webhook.addons.history.meter import INTERVAL_SECONDS
+from webhook.addons.history.recorder import UsageRecorder
 from webhook.addons.history.server import UsagePublisher
+from webhook.addons.history.store import Batch, HistoryStore
 from webhook.cluster.writes.reports import read_report
-from webhook.history.meter import INTERVAL_SECONDS
-from webhook.history.recorder import UsageRecorder
-from webhook.history.store import Batch, HistoryStore
 from webhook.kube.ledger import reports
 from webhook.observe.logs import LogFormat, open_logs
 

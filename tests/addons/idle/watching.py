@@ -5,9 +5,9 @@ import os
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from tests.addons.idle.made import rules
 from tests.cluster.support.fake_prometheus import FakePrometheus
 from tests.core.support import make
-from tests.core.support.idle import rules
 from tests.evictor.support.stage import PODS, Stage
 from webhook.addons.idle.idle_gpus import IdleEvictions, IdleGpus
 from webhook.addons.idle.metrics import IdleMetrics

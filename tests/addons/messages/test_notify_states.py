@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.addons.messages.made import NOW
 from tests.core.support import make
-from tests.notify.made import NOW
 from webhook.addons.messages.server import StateNotifier
 from webhook.core.model.policy_addons import NotifyRules, NotifyTarget
 from webhook.kube.ledger.reports import RefusedReport, ReplicaReport, written_at

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from click.testing import CliRunner
 
 from tests import forks
+from tests.addons.history.usage.test_live import in_thread
 from tests.cli.status.test_status import until
-from tests.cli.usage.test_live import in_thread
 from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main

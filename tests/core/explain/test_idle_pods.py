@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.addons.idle.made import rules
 from tests.core.support import make
-from tests.core.support.idle import rules
 from webhook.core.explain.pod_rows import idle_pods, idle_text
 from webhook.core.explain.team_rows import board_of
 

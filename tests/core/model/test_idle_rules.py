@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.support.idle import rules, terms
+from tests.addons.idle.made import rules, terms
 from tests.core.support.make import policy, requirement, team
 from webhook.core.model.policy_addons import IdleAction, IdleOverride
 

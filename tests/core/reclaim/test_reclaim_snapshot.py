@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.addons.idle.made import rules
 from tests.core.support import make
-from tests.core.support.idle import rules
 from tests.core.support.make import gpus
 from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, indexed, reclaim_pod, take
 from tests.core.support.waiting import member

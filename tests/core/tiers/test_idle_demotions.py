@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.addons.idle.made import rules
 from tests.core.support import make
-from tests.core.support.idle import rules
 from tests.core.support.waiting import waiting
 from webhook.core.model.amounts import TeamName
 from webhook.core.tiers.tier_changes import idle_to_demote, tier_changes

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.core.support.idle import rules
+from tests.addons.idle.made import rules
 from tests.core.support.make import policy
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.registration.static_files import NOTEBOOKS, Component, kind_roles, kind_rules

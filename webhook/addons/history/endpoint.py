@@ -6,11 +6,11 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
+from webhook.addons.history import reader
+from webhook.addons.history.recorder import UsageRecorder
+from webhook.addons.history.store import HistoryError
 from webhook.cluster.api.client import ClusterError
 from webhook.cluster.reads.installation import CallerRights
-from webhook.history import reader
-from webhook.history.recorder import UsageRecorder
-from webhook.history.store import HistoryError
 from webhook.kube.objects.keys import TOKEN_HEADER
 from webhook.server.http.replies import HttpError, RequestTarget
 

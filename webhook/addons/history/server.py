@@ -10,23 +10,23 @@ from typing import Any, Final
 import click
 import msgspec
 
+from webhook.addons.history import reader
 from webhook.addons.history.endpoint import UsageEndpoint
+from webhook.addons.history.gpu_time import GpuTimeMetrics, watch_history
+from webhook.addons.history.meter import Recording, UsageRow
+from webhook.addons.history.reader import By, merged, observed_hours, usage_by, whole_intervals
+from webhook.addons.history.recorder import UsageRecorder
+from webhook.addons.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds, HistoryError
 from webhook.cli.options import option, path_option
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.reads.installation import CallerRights
 from webhook.cluster.writes.reports import ReportWriter
 from webhook.core.model.pod import Pod
 from webhook.core.model.reasons import Reason
-from webhook.history import reader
-from webhook.history.meter import Recording, UsageRow
-from webhook.history.reader import By, merged, observed_hours, usage_by, whole_intervals
-from webhook.history.recorder import UsageRecorder
-from webhook.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds, HistoryError
 from webhook.kube.admission.reviews import Review
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import TeamHours, UsagePeriod, UsageReport
 from webhook.kube.objects.keys import AUDIENCE, USAGE_PATH
-from webhook.observe.gpu_time import GpuTimeMetrics, watch_history
 from webhook.server.addons import ServedCluster, ServerAddon, ServerParts, Task
 from webhook.server.http.app import Handler
 

@@ -9,14 +9,14 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from webhook.addons.idle.judge import Candidate, GpuSeries, IdleClock, Reading, Verdicts, candidates, utilization_by_pod
 from webhook.addons.idle.metrics import IdleMetrics, JudgedPod
+from webhook.addons.idle.utilization import UtilizationError, read_utilization
 from webhook.cluster.api.client import ClusterError
-from webhook.cluster.reads.utilization import UtilizationError, read_utilization
 from webhook.cluster.writes import evictions
 from webhook.cluster.writes.events import OwnerLookup
 from webhook.cluster.writes.evictions import Evicted, Outcome
 from webhook.cluster.writes.pod_writes import mark_idle, stop_notebook
-from webhook.core.idle.judge import Candidate, GpuSeries, IdleClock, Reading, Verdicts, candidates, utilization_by_pod
 from webhook.core.model.amounts import Uid, duration, plural_gpus
 from webhook.core.model.policy_addons import IdleAction, IdleRules, NotifyKind
 from webhook.core.reclaim.holds import own_target

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from webhook.addons.messages.delivery import Subject, item
+from webhook.addons.messages.notifier import Notifier, watch_notify
 from webhook.cli.options import PATH, of
 from webhook.core.model.amounts import format_gpus
 from webhook.core.model.policy_addons import NotifyKind
@@ -14,8 +16,6 @@ from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.evictor.addons import EvictorAddon, EvictorParts
 from webhook.kube.ledger.reports import shortened
 from webhook.kube.nodes.holds import rfc3339
-from webhook.notify.delivery import Subject, item
-from webhook.notify.notifier import Notifier, watch_notify
 
 KINDS: Final = frozenset({NotifyKind.EVICTIONS, NotifyKind.IDLE})
 """What evictors send messages about; servers have the others."""

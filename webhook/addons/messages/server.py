@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from webhook.addons.messages.delivery import State
 from webhook.addons.messages.evictor import notify_secrets_option
+from webhook.addons.messages.notifier import Notifier, RefusalCounter, RefusalWindow, trouble_states, watch_notify
+from webhook.addons.messages.outbox import limit_states
 from webhook.cli.options import of
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy_addons import NotifyKind
 from webhook.core.model.reasons import Reason
 from webhook.kube.admission.reviews import Review
 from webhook.kube.ledger.reports import MAX_NODES, shortened, written_at
-from webhook.notify.delivery import State
-from webhook.notify.notifier import Notifier, RefusalCounter, RefusalWindow, trouble_states, watch_notify
-from webhook.notify.outbox import limit_states
 from webhook.server.addons import ServedCluster, ServerAddon, ServerParts
 
 LOOK_SECONDS: Final = 5.0

@@ -15,11 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from webhook.addons.moves.move_reporter import NotMade, Wanted, moves_text
-from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError
-from webhook.cluster.api.requests import pod_path, read
-from webhook.cluster.writes.reports import read_report, write_report
-from webhook.core.defragment.candidates import (
+from webhook.addons.moves.candidates import (
     HOUR_SECONDS,
     Allowances,
     Bound,
@@ -36,7 +32,11 @@ from webhook.core.defragment.candidates import (
     moves_left,
     stays_early,
 )
-from webhook.core.defragment.targets import Movement, grow, separate_plans, target_in_line, target_of_scheduler
+from webhook.addons.moves.move_reporter import NotMade, Wanted, moves_text
+from webhook.addons.moves.targets import Movement, grow, separate_plans, target_in_line, target_of_scheduler
+from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError
+from webhook.cluster.api.requests import pod_path, read
+from webhook.cluster.writes.reports import read_report, write_report
 from webhook.core.model.amounts import NodeName, TeamName, Uid
 from webhook.core.model.decision import as_asked
 from webhook.core.model.node import KeptPlace, controller_key

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from webhook.core.defragment.candidates import (
+from webhook.addons.moves.candidates import (
     WHY_IT_STAYS,
     WHY_NO_MOVES,
     WHY_NOT_NOW,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from webhook.addons.moves.candidates import Move
 from webhook.addons.moves.live import (
     Candidates,
     Found,
@@ -22,7 +23,6 @@ from webhook.addons.moves.live import (
 )
 from webhook.addons.moves.move_reporter import MoveMetrics, MoveReporter, Stopped
 from webhook.cluster.api.client import ClusterError
-from webhook.core.defragment.candidates import Move
 from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.node import KeptPlace
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold, Purpose

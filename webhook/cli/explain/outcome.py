@@ -11,6 +11,7 @@ import msgspec
 
 from webhook.cli.explain.reclaim import ClusterDetails, EvictedFor, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, PodState, Subject
+from webhook.cli.queue.rows import earlier_text, holders_text, waiting_report
 from webhook.core.explain.explanation import Explanation
 from webhook.core.explain.line_rows import QueueRow
 from webhook.core.model.amounts import NodeName, format_gpus, place_text, plural, plural_gpus, span
@@ -23,7 +24,6 @@ from webhook.core.reclaim.snapshot import Impossible, Outlook, Possible, RoomKep
 from webhook.core.reclaim.victims import Victim
 from webhook.core.world.minimums import Replicas
 from webhook.kube.nodes.holds import rfc3339
-from webhook.page.views.waiting_row import earlier_text, holders_text, waiting_report
 
 Word = Literal["admitted", "queued", "refused", "asked again", "not judged"]
 """The name of the outcome of a pod that would be created now."""

@@ -7,6 +7,7 @@ import msgspec
 from webhook.cli.explain.outcome import ExplainedSubject, MoveReport, Word, is_announced, verdict_of
 from webhook.cli.explain.subjects import PodState
 from webhook.cli.grid import ReasonReport
+from webhook.cli.queue.rows import HolderReport, WaitingReport, waiting_report
 from webhook.core.admission.pod_rules import OldPods
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
@@ -17,7 +18,6 @@ from webhook.core.placement.fragmentation import WEIGHT, WHOLE
 from webhook.core.reclaim.snapshot import Impossible, Possible, RoomKept
 from webhook.core.world.minimums import Replicas
 from webhook.kube.nodes.holds import rfc3339
-from webhook.page.views.waiting_row import HolderReport, WaitingReport, waiting_report
 
 
 class LimitReport(msgspec.Struct, rename="camel"):

@@ -15,6 +15,8 @@ from webhook.cli.live_line import published_waits, why_no_evictor
 from webhook.cli.options import columns, is_colored
 from webhook.cli.output import to_data
 from webhook.cli.queue.command import Options
+from webhook.cli.queue.rows import COLUMNS, WaitingReport, waiting_report
+from webhook.cli.queue.rows import Column as LineColumn
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import (
     WorldError,
@@ -28,8 +30,6 @@ from webhook.cli.world_source import (
 from webhook.core.explain.line_rows import QueueReader, QueueRow
 from webhook.core.model.amounts import TeamName, agreeing, exact_units, format_gpus, plural, plural_gpus
 from webhook.core.world.world import World
-from webhook.page.views.waiting_row import COLUMNS, WaitingReport, waiting_report
-from webhook.page.views.waiting_row import Column as LineColumn
 
 # The line as data: the stable format of `-o json` and `-o yaml`.
 

@@ -13,12 +13,12 @@ from typing import Annotated, Final
 import msgspec
 from rich.text import Text
 
+from webhook.cli.queue.rows import HolderReport
 from webhook.core.explain.node_rows import DeviceGroup, DeviceRow, HeldPart, NodeRow
 from webhook.core.explain.team_rows import Board, DepartmentRow, FreeRow, MinimumRow, ModelRow, TeamRow, amounts
 from webhook.core.model.amounts import TeamName, format_gpus
 from webhook.core.model.constraints import Tier
 from webhook.kube.ledger.reports import written_at
-from webhook.page.views.waiting_row import HolderReport
 
 _COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "red")
 _BARS: Final = "▁▂▃▄▅▆▇█"

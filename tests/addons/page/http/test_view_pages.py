@@ -1,0 +1,154 @@
+"""What the views show: the map's data, a pod's page, times and links, the line, and the last day of teams."""
+
+import gzip
+import json
+from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import quote
+
+import pytest
+
+from tests.addons.page.support.pages import policy_of, served, state_of
+from tests.addons.page.views.test_teams import idle_state, scaled_state
+from tests.cli import sample_world
+from webhook.addons.page.views.teams import Point
+from webhook.cli.queue.rows import COLUMNS
+from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
+from webhook.core.model.amounts import ONE_GPU
+
+
+@pytest.fixture(scope="module")
+def page():
+    state = state_of()
+    state.waits = EarlierWaits([TeamWaits("nlp", 4 * ONE_GPU, (60, 1800))])
+    with served(state) as found:
+        found.enter()
+        yield found
+
+
+def test_the_map_is_compressed_where_that_is_taken_and_is_else_the_same(page):
+    _, headers, plain = page.request("/map.json")
+    assert "Content-Encoding" not in headers
+    connection = HTTPConnection("127.0.0.1", page.port, timeout=30)
+    connection.request("GET", "/map.json", headers={"Cookie": page.cookie, "Accept-Encoding": "br, gzip"})
+    with closing(connection):
+        answer = connection.getresponse()
+        assert answer.getheader("Content-Encoding") == "gzip"
+        packed = answer.read()
+    assert len(packed) < len(plain) / 2
+    assert json.loads(gzip.decompress(packed)) == json.loads(plain)
+    assert json.loads(plain)["teams"] == [["nlp", "N"], ["serving", "S"], ["vision", "V"]]
+
+
+def test_a_pods_page_begins_with_what_it_does_now(page):
+    body = page.get("/explain?namespace=nlp&name=later")[1]
+    now, _, rest = body[body.index("<main") :].partition("Step by step")
+    for fact in (
+        "Waits in line",
+        "1st in line of team nlp, 1st of all",
+        "2026-11-22T09:30:00Z",
+        "earlier waits",
+        "last 2: 60s to 30m",
+    ):
+        assert fact in now, fact
+    assert "It waits in line." in rest
+    body = page.get("/explain?namespace=vision&name=train-0")[1]
+    now, _, rest = body[body.index("<main") :].partition("If it were created now")
+    for fact in ("Starts", 'href="/?node=gpu-1"', "guaranteed", 'href="/search?q=train"', "alice"):
+        assert fact in now, fact
+    assert "It would be" in rest
+    assert "earlier waits" not in now
+
+
+def test_times_are_exact_on_hover_and_owners_nodes_and_holders_are_links(page):
+    body = page.get("/")[1]
+    assert '<time datetime="2026-11-22T09:00:00Z" title="2026-11-22T09:00:00Z">' in body
+    assert 'href="/search?q=train" title="Job/train"' in body
+    assert 'href="/?node=gpu-1"' in body
+    line = page.get("/line")[1]
+    assert 'title="since 2026-11-22T09:30:00Z"' in line
+    assert 'href="/search?q=llm" title="nlp/Pod/llm"' in line
+
+
+@pytest.mark.parametrize(("query", "shown"), [("node=GPU-1", 2), ("node=no-such", 0), ("node=<script>", 0)])
+def test_nodes_are_found_by_a_part_of_their_name_without_scripts(page, query, shown):
+    status, body = page.get(f"/?{query}")
+    assert (status, body.count('<tr>\n<th scope="row"><a class="name"')) == (200, shown)
+    assert "<script>" not in body
+
+
+def test_the_line_has_the_columns_of_fairgate_queue(page):
+    body = page.get("/line")[1]
+    assert [f">{column.heading}</th>" in body for column in COLUMNS] == [True] * len(COLUMNS)
+
+
+@pytest.mark.parametrize("page_number", ["0", "-1", "99999999999999999999", "x", "\N{FULLWIDTH DIGIT ONE}", ""])
+def test_whatever_page_is_asked_for_there_is_one(page, page_number):
+    assert page.get(f"/decisions?page={quote(page_number)}")[0] == 200
+
+
+class Recorded:
+    """Use that was recorded of one team."""
+
+    why_not = ""
+
+    def last_day(self, now):
+        return {"vision": [Point(now - 3600, 4, 0), Point(now - 60, 12, 4)]}
+
+
+def test_a_department_has_the_line_of_its_teams():
+    class Both(Recorded):
+        def last_day(self, now):
+            return {"vision": [Point(now - 3600, 4, 0), Point(now - 60, 12, 4)], "nlp": [Point(now - 60, 3, 0)]}
+
+    text = f"{sample_world.POLICY}departments:\n  - {{name: research, gpus: {{limit: 64}}}}\n"
+    text = text.replace("- name: vision", "- name: vision\n    department: research")
+    text = text.replace("- name: nlp", "- name: nlp\n    department: research")
+    with served(state_of(policy=policy_of(text)), history=Both()) as page:
+        page.enter()
+        body = page.get("/teams")[1]
+        assert "least 4, mean 9.5, most 15 GPUs" in body
+
+
+def test_the_last_day_is_drawn_where_it_is_recorded_and_else_said_to_be_missing():
+    history = Recorded()
+    with served(state_of(), history=history) as page:
+        page.enter()
+        body = page.get("/teams")[1]
+        assert "least 4, mean 8, most 12 GPUs" in body
+        assert body.count("no use recorded") == 2
+        history.why_not = "no server records <history>"
+        body = page.get("/teams")[1]
+        assert "no server records &lt;history&gt;" in body
+        assert "polyline" not in body
+
+
+def test_a_state_that_is_out_of_date_says_since_when():
+    state = state_of()
+    state.why_stale = lambda: "pods: no event from the API server for 130 s"
+    with served(state) as page:
+        page.enter()
+        assert "Out of date:" in page.get("/teams")[1]
+
+
+def test_pods_that_do_not_use_their_gpus_are_listed_where_that_is_measured(page):
+    assert "Held and not used" not in page.get("/teams")[1]
+    with served(idle_state()) as measured:
+        measured.enter()
+        body = measured.get("/teams")[1]
+        assert "Held and not used" in body
+        assert all(name in body for name in ("train-0", "eval"))
+        assert '<td class="number" data-label="held idle">8</td>' in body
+
+
+def test_the_teams_view_has_the_workloads_that_are_to_keep_some_replicas():
+    with served(scaled_state()) as scaled:
+        scaled.enter()
+        body = scaled.get("/teams")[1]
+        assert "Minimums of replicas" in body
+        assert body.count('<td class="number" data-label="may go">1</td>') == 2
+        assert "3 pods of its workload are ready and 2 are to stay: 1 may go before others" in body
+
+
+def test_without_a_minimum_the_teams_view_has_no_such_table(page):
+    assert "Minimums of replicas" not in page.get("/teams")[1]

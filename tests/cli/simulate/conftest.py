@@ -1,5 +1,0 @@
-"""The browser of the tests of the page."""
-
-from tests.page.conftest import browser, idle_windows, window
-
-__all__ = ["browser", "idle_windows", "window"]

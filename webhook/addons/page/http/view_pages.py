@@ -1,0 +1,391 @@
+"""The views as pages.
+
+The questions that the page passes on: what it shows of an explanation and of a review. Ports, no behavior.
+"""
+
+import asyncio
+import gzip
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from itertools import islice, takewhile
+from typing import Any, Final, Protocol
+
+import msgspec
+from aiohttp import web
+
+from webhook.addons.page.http.templates import Links, Templates, read_form
+from webhook.addons.page.live.cluster_state import ClusterState
+from webhook.addons.page.live.hub import Hub
+from webhook.addons.page.live.readable import Readable, SharedLine
+from webhook.addons.page.views.decisions import LONGEST, MOST
+from webhook.addons.page.views.gpu_map import by_fragmentation, holders_of, team_letters
+from webhook.addons.page.views.teams import Point, ShareRow, UsageHistory, Viewer, sparkline, summed
+from webhook.cli.queue.rows import COLUMNS, WaitingReport, earlier_cell
+from webhook.core.model.amounts import gpu_number
+from webhook.core.placement.best_nodes import GpuInventory
+from webhook.files import SnapshotError
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod: what it does now, what the decision on it would be, and all steps as the command prints them.
+
+    `state` says what it does, where and since when, and `kind` is that as a word of `PodState`; `since` is in seconds
+    of Unix time, 0 for not known. `waiting` is its row in line, `eviction` says which eviction is announced. The
+    outcome of a pod in line is that it waits; of any other it is the one if it were created now.
+    """
+
+    state: str
+    kind: str
+    node: str
+    since: int
+    team: str
+    tier: str
+    gpus: str
+    user: str
+    owner: str
+    eviction: str
+    waiting: WaitingReport | None
+    outcome: str
+    outcome_tier: str
+    reasons: tuple[tuple[str, str], ...]
+    text: str
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits in line."""
+        return self.kind == "queued"
+
+
+class Reviewed(msgspec.Struct, frozen=True):
+    """Manifests reviewed: the report of `fairgate review` as plain values, or why there is none."""
+
+    report: dict[str, Any] = {}
+    problem: str = ""
+
+
+class MovesShown(msgspec.Struct, frozen=True):
+    """Moves of pods that would make room: the report of `fairgate defragment` as plain values, or why there is none."""
+
+    report: dict[str, Any] = {}
+    problem: str = ""
+
+
+class Answers(Protocol):
+    """Answers questions about the present world by the commands' own code. All raise SnapshotError."""
+
+    async def explain(self, namespace: str, name: str, readable: Readable) -> Explained | None:
+        """Explain a pod from what may be read; None where that has none of this name."""
+
+    async def review(self, manifest: bytes, readable: Readable, *, namespace: str, user: str) -> Reviewed:
+        """Review manifests; those of namespaces that the viewer may not see are not judged."""
+
+    async def moves(self, readable: Readable) -> MovesShown:
+        """Return the moves that would make room for pods that wait; only for a viewer who sees all."""
+
+
+# The views as HTML: what each shows to one viewer, from the shared state.
+
+
+ROWS: Final = 100
+"""Nodes, decisions or waiting pods on one page of a table."""
+
+OF_ONE: Final = 2
+"""Questions of one viewer that are answered at a time, where there may be several viewers."""
+
+COLORS: Final = 12
+"""Colors of teams; of more teams some have the same, and the names tell them apart."""
+
+_GZIP_LEVEL: Final = 4
+"""The bytes of the map become a seventh by this; by level 9 an eighth, in four times the time."""
+
+_LARGE_BYTES: Final = 1 << 16
+"""A page that is longer is compressed in a thread."""
+
+_LARGEST_PAGE: Final = 10_000
+_REASONS: Final = 3
+_NO_HISTORY: Final = (
+    "The use of the last 24 hours is not known: `fairgate serve --history` records it, and --history names the file."
+)
+
+
+class ViewPages:
+    """Renders the views. `hub` sends what changes; `history` is None where none is kept."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        hub: Hub,
+        line: SharedLine,
+        answers: Answers,
+        *,
+        templates: Templates,
+        history: UsageHistory | None,
+        takes_tokens: bool,
+    ) -> None:
+        self.hub = hub
+        self._state = state
+        self._line = line
+        self._answers = answers
+        self._templates = templates
+        self._history = history
+        self._takes_tokens = takes_tokens
+        self._asked: Counter[str] = Counter()
+        self._packed = (b"", b"")  # the whole map as JSON, and compressed
+        self._packing = asyncio.Lock()
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is shown; "" while something is."""
+        return self._state.problem
+
+    async def map_page(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the GPU map, and its nodes as a table, the most fragmented first; or the nodes of a part of a name."""
+        readable = self._readable(viewer)
+        wanted = request.query.get("node", "")[:LONGEST].strip().lower()
+        rows = by_fragmentation([row for row in readable.rows() if wanted in row.node.lower()])
+        number, shown = _page(rows, request)
+        return self._html(
+            "map.html",
+            request,
+            viewer,
+            nodes=[(row, list(holders_of(row))) for row in shown],
+            models=[_model(each) for each in readable.models()],
+            summary=readable.summary(),
+            paging=_paging(number, len(rows)),
+        )
+
+    async def map_data(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Return all rows as JSON, as they were encoded when they changed; compressed where the client takes that."""
+        readable = self._readable(viewer)
+        teams, rows = msgspec.json.encode(_lettered(readable.teams())), b",".join(readable.encoded_rows())
+        partial = b"false" if viewer.sees_all else b"true"
+        body = b'{"sequence":%d,"partial":%s,"teams":%s,"rows":[%s]}' % (self._state.sequence, partial, teams, rows)
+        headers = {}
+        if _takes_gzip(request):
+            headers["Content-Encoding"] = "gzip"
+            body = await self._compressed(body, is_whole=viewer.sees_all)
+        return web.Response(body=body, headers=headers, content_type="application/json")
+
+    async def _compressed(self, body: bytes, *, is_whole: bool) -> bytes:
+        """Compress the rows in a thread: those that all see who see everything once for each state."""
+        if not is_whole:
+            return await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
+        async with self._packing:
+            if body != self._packed[0]:
+                self._packed = body, await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
+            return self._packed[1]
+
+    async def teams(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show teams and departments, their holders, and their last day."""
+        now = int(time.time())
+        why_not = _NO_HISTORY if self._history is None else self._history.why_not
+        days = {} if self._history is None or why_not else self._history.last_day(now)
+        readable = self._readable(viewer)
+        shares = readable.shares()
+        rows = [(row, sparkline(_day_of(number, shares, days), now=now)) for number, row in enumerate(shares)]
+        return self._html(
+            "teams.html",
+            request,
+            viewer,
+            rows=rows,
+            idle=readable.idle(most=ROWS),
+            minimums=readable.minimums(most=ROWS),
+            no_history=why_not,
+        )
+
+    async def line(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show who waits."""
+        found = self._readable(viewer).line(await self._line.line())
+        number, shown = _page(found.rows, request)
+        left_out, paging = found.waiting - len(found.rows), _paging(number, len(found.rows))
+        return self._html(
+            "line.html",
+            request,
+            viewer,
+            columns=COLUMNS,
+            rows=shown,
+            now=int(time.time()),
+            waiting=found.waiting,
+            left_out=left_out,
+            paging=paging,
+        )
+
+    async def decisions(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the newest decisions, of one kind or with some words if the viewer asks for that."""
+        words, kind = request.query.get("q", "")[:LONGEST], request.query.get("kind", "")
+        readable = self._readable(viewer)
+        rows = readable.decisions(words=words, kind=kind)
+        number, shown = _page(rows, request)
+        return self._html(
+            "decisions.html",
+            request,
+            viewer,
+            rows=shown,
+            words=words,
+            kind=kind,
+            kinds=readable.kinds(),
+            paging=_paging(number, len(rows)),
+        )
+
+    async def search(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the pods that match a text."""
+        query = request.query.get("q", "")[:LONGEST]
+        hits = self._readable(viewer).hits(query)
+        return self._html("search.html", request, viewer, query=query, hits=hits, most=MOST)
+
+    async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Explain one pod."""
+        namespace, name = request.query.get("namespace", ""), request.query.get("name", "")
+        with self._asking(viewer):
+            found = await self._answers.explain(namespace, name, self._readable(viewer))
+        status = HTTPStatus.OK if found is not None else HTTPStatus.NOT_FOUND
+        waiting = None if found is None else found.waiting
+        if found is not None and found.is_queued and waiting is None:
+            waiting = await self._in_line(namespace, name, viewer)
+        return self._html(
+            "explain.html",
+            request,
+            viewer,
+            status,
+            found=found,
+            waiting=waiting,
+            earlier="" if waiting is None else earlier_cell(waiting),
+            namespace=namespace,
+            name=name,
+        )
+
+    async def _in_line(self, namespace: str, name: str, viewer: Viewer) -> WaitingReport | None:
+        """Return the row in line of a pod whose explanation has none: the place that who sees it may know."""
+        try:
+            rows = self._readable(viewer).line(await self._line.line()).rows
+        except SnapshotError:
+            return None
+        return next((row for row in rows if (row.namespace, row.name) == (namespace, name)), None)
+
+    async def moves(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show which moves of running pods would make room for pods that wait."""
+        with self._asking(viewer):
+            answer = await self._answers.moves(self._readable(viewer))
+        return self._html("moves.html", request, viewer, answer=answer)
+
+    async def review_form(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show the form of "Would this run?"."""
+        return self._review(request, viewer, ("", "default", viewer.name), None)
+
+    async def signed_in(self, _request: web.Request, _viewer: Viewer) -> web.Response:
+        """Answer a page that lost its stream and asks whether to connect again: a request that comes here may."""
+        return web.Response(status=HTTPStatus.NO_CONTENT)
+
+    async def review(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Answer whether a manifest would run; nothing is written, here or in the cluster."""
+        form = await read_form(request)
+        manifest, namespace, user = (form.get(each, "") for each in ("manifest", "namespace", "user"))
+        namespace = namespace.strip() or "default"
+        with self._asking(viewer):
+            readable = self._readable(viewer)
+            answer = await self._answers.review(manifest.encode(), readable, namespace=namespace, user=user.strip())
+        return self._review(request, viewer, (manifest, namespace, user), answer)
+
+    @contextmanager
+    def _asking(self, viewer: Viewer) -> Iterator[None]:
+        """Count the questions of one viewer who is not alone. Raises SnapshotError for too many."""
+        if self._takes_tokens and self._asked[viewer.person] >= OF_ONE:
+            raise SnapshotError("your earlier questions are still being answered: try again in a few seconds")
+        self._asked[viewer.person] += 1
+        try:
+            yield
+        finally:
+            self._asked[viewer.person] -= 1
+            if not self._asked[viewer.person]:
+                del self._asked[viewer.person]
+
+    def _review(
+        self, request: web.Request, viewer: Viewer, form: tuple[str, str, str], answer: Reviewed | None
+    ) -> web.Response:
+        manifest, namespace, user = form
+        return self._html(
+            "review.html", request, viewer, manifest=manifest, namespace=namespace, user=user, answer=answer
+        )
+
+    def _readable(self, viewer: Viewer) -> Readable:
+        """Return what a viewer may read: no view reads the state in another way."""
+        return Readable(self._state, viewer)
+
+    def _html(
+        self,
+        template: str,
+        request: web.Request,
+        viewer: Viewer,
+        status: HTTPStatus = HTTPStatus.OK,
+        /,
+        **values: Any,  # noqa: ANN401 - a template takes values of every type
+    ) -> web.Response:
+        state, teams = self._state, self._readable(viewer).teams()
+        team = request.query.get("team", "")
+        team = team if team in teams else ""
+        text = self._templates.render(
+            template,
+            viewer=viewer,
+            teams=teams,
+            team=team,
+            links=Links(request.path, request.query, team=team),
+            color=_color(teams),
+            letters=dict(_lettered(teams)),
+            takes_tokens=self._takes_tokens,
+            view=template.removesuffix(".html"),
+            origin=state.origin,
+            policy=state.world.policy.hash,
+            saved=state.saved,
+            stale=state.why_stale() or "",
+            notes=(*state.reading.notes, *viewer.notes),
+            **values,
+        )
+        response = web.Response(text=text, status=status, content_type="text/html", zlib_executor_size=_LARGE_BYTES)
+        if _takes_gzip(request):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+
+def _takes_gzip(request: web.Request) -> bool:
+    return "gzip" in request.headers.get("Accept-Encoding", "")
+
+
+def _color(teams: Iterable[str]) -> Callable[[str], int]:
+    order = {name: number % COLORS for number, name in enumerate(teams)}
+    return lambda team: order.get(team, COLORS)
+
+
+def _lettered(teams: Sequence[str]) -> list[tuple[str, str]]:
+    """Return teams with the letters that tell them apart, in the order of their colors."""
+    return list(team_letters(teams).items())
+
+
+def _day_of(number: int, rows: Sequence[ShareRow], days: Mapping[str, Sequence[Point]]) -> Sequence[Point]:
+    """Return the last day of a team; of a department that of the teams below it, which follow it in the tree."""
+    row = rows[number]
+    if row.is_team:
+        return days.get(row.of.name, ())
+    below = takewhile(lambda each: each.depth > row.depth, rows[number + 1 :])
+    return summed(days.get(each.of.name, ()) for each in below if each.is_team)
+
+
+def _page(rows: Sequence[Any], request: web.Request) -> tuple[int, list[Any]]:
+    """Return the number of the page that was asked for, from 1, and its rows."""
+    asked = request.query.get("page", "1")
+    number = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_LARGEST_PAGE)) else 1
+    last = max(1, -(-len(rows) // ROWS))
+    number = min(max(1, number), last)
+    return number, list(islice(rows, (number - 1) * ROWS, number * ROWS))
+
+
+def _paging(number: int, total: int) -> dict[str, int]:
+    return {"page": number, "pages": max(1, -(-total // ROWS)), "total": total, "first": (number - 1) * ROWS + 1}
+
+
+def _model(found: GpuInventory) -> dict[str, object]:
+    names = ("capacity", "free", "closed", "held", "fragmented", "largest")
+    gpus = {name: gpu_number(getattr(found, name)) for name in names}
+    return {"model": found.model, "resource": found.resource, "whole_nodes": found.whole_nodes, **gpus}

@@ -1,0 +1,284 @@
+"""What a viewer may read.
+
+The line as all viewers share it: computed on a snapshot, at most every few seconds, however many look.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from webhook.addons.page.live.cluster_state import ClusterState
+from webhook.addons.page.views.decisions import Decision, Hit, search
+from webhook.addons.page.views.gpu_map import MapRow, Summary, seen_by, summary_of
+from webhook.addons.page.views.teams import IdlePod, ShareRow, Viewer, idle_rows, minimums_of, own_teams, share_rows
+from webhook.cli.queue.rows import WaitingReport, short, waiting_report
+from webhook.core.explain.line_rows import QueueReader, QueueRow, written_reason
+from webhook.core.explain.team_rows import MinimumRow
+from webhook.core.model.amounts import UNASSIGNED, PoolName, TeamName
+from webhook.core.model.policy import Policy, Pool
+from webhook.core.placement.best_nodes import GpuInventory, gpu_inventory
+from webhook.core.world.hidden_usage import Totals
+from webhook.core.world.waiting_pods import WaitingPod
+from webhook.files import SnapshotError, Snapshots
+
+SECONDS: Final = 4.0
+"""How long a line is shown before it is computed again."""
+
+REST: Final = 4
+"""A line, or the failure to compute it, is shown for at least so many times as long as that took."""
+
+FIRST: Final = 1_000
+OF_NAMESPACE: Final = 100
+"""Pods that are shown: the first of all, and the first of each namespace."""
+
+
+class LineRow(msgspec.Struct, frozen=True):
+    """A waiting pod, and what Fairgate wrote on it, for those who may not see what it waits for."""
+
+    pod: WaitingReport
+    written: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The line: how many wait in all, how many in each namespace, and the rows that are shown."""
+
+    waiting: int
+    by_namespace: dict[str, int]
+    rows: tuple[LineRow, ...]
+
+
+class SharedLine:
+    """The line of a cluster. Requests that come at the same time share one computation."""
+
+    def __init__(self, state: ClusterState, snapshots: Snapshots) -> None:
+        self._state = state
+        self._snapshots = snapshots
+        self._lock = asyncio.Lock()
+        self._line: Line | SnapshotError = Line(0, {}, ())
+        self._until = -1.0
+
+    async def line(self) -> Line:
+        """Return the present line. Raises SnapshotError."""
+        async with self._lock:
+            if asyncio.get_running_loop().time() >= self._until:
+                await self._refresh()
+            if isinstance(self._line, SnapshotError):
+                raise self._line
+            return self._line
+
+    async def _refresh(self) -> None:
+        if not len(self._state.world.waiting):
+            self._line = Line(0, {}, ())
+            return
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        self._line = await self._read()
+        self._until = clock() + max(SECONDS, REST * (clock() - began))
+
+    async def _read(self) -> Line | SnapshotError:
+        def compute() -> bytes:
+            return msgspec.msgpack.encode(line_of(self._state, now=int(time.time())))
+
+        try:
+            return msgspec.msgpack.decode(await self._snapshots.run(compute), type=Line)
+        except SnapshotError as error:
+            return error
+
+
+def line_of(state: ClusterState, *, now: int) -> Line:
+    """Return the line of a state, which must not change meanwhile."""
+    reading = state.reading
+    reader = QueueReader(reading.world, waits=state.waits, is_room_known=reading.is_room_known, now=now)
+    found = reader.in_order()
+    counts = Counter(str(waiting.pod.namespace) for waiting in found)
+    return Line(len(found), dict(counts), tuple(_row(reader.row(waiting)) for waiting in _shown(found)))
+
+
+def _shown(found: list[WaitingPod]) -> Iterator[WaitingPod]:
+    taken: Counter[str] = Counter()
+    for number, waiting in enumerate(found):
+        namespace = waiting.pod.namespace
+        taken[namespace] += 1
+        if number < FIRST or taken[namespace] <= OF_NAMESPACE:
+            yield waiting
+
+
+def _row(row: QueueRow) -> LineRow:
+    found = msgspec.structs.replace(waiting_report(row), facts={}, cause=short(row.cause))
+    return LineRow(found, short(written_reason(row.waiting).text))
+
+
+# The one filter between the shared state and an answer: what one viewer may read, as the API server would show it.
+#
+# A viewer who may list all pods and nodes reads the state itself. Any other viewer reads
+# - of the pods, their decisions and their places in line: those of the namespaces in which they may list pods;
+# - of nodes: what `gpu_map.seen_by` leaves;
+# - of Events: those of namespaces in which they may list Events, too;
+# - of teams: the sums of their own, which every refusal names, and no holder that they do not see.
+#
+# Explanations and reviews for them are made from `objects`, with `policy` and `sums`: names that are not in there
+# cannot come out of it, in whatever text.
+
+
+Json = Mapping[str, Any]
+
+UNKNOWN: Final = "you may not list all nodes and pods"
+"""Why what depends on all nodes and pods is not said; as the commands say it."""
+
+_OF_NAMESPACES: Final = frozenset(
+    {
+        *("Pod", "ResourceClaim", "ResourceClaimTemplate", "HorizontalPodAutoscaler"),
+        *("PodGroup", "PodDisruptionBudget", "LimitRange"),
+    }
+)
+_OF_NODES: Final = frozenset({"Node", "ResourceSlice", "DeviceTaintRule"})
+_OF_ALL: Final = frozenset({"PersistentVolume", "TeamLedger"})
+"""Kinds that name objects of all namespaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """The pods in line that a viewer may see: how many there are, and those that are shown."""
+
+    waiting: int
+    rows: tuple[WaitingReport, ...]
+
+
+class Readable:
+    """What one viewer may read of a state."""
+
+    def __init__(self, state: ClusterState, viewer: Viewer) -> None:
+        self.viewer = viewer
+        self._state = state
+
+    def rows(self) -> Iterator[MapRow]:
+        """Yield the nodes of the map in order."""
+        for row in self._state.sorted_rows():
+            if (seen := seen_by(row, self.viewer)) is not None:
+                yield seen
+
+    def encoded_rows(self) -> Iterable[bytes]:
+        """Return the same as JSON, as they were encoded when they changed where all may be read."""
+        return self._state.encoded.values() if self.viewer.sees_all else map(msgspec.json.encode, self.rows())
+
+    def models(self) -> list[GpuInventory]:
+        """Return the GPUs of each model, and how many are free; nothing where that is not known."""
+        world = self._state.world
+        return list(gpu_inventory(world.fleet, world.policy)) if self.viewer.sees_all else []
+
+    def shares(self) -> list[ShareRow]:
+        """Return teams, and departments where all pods may be seen."""
+        return share_rows(self._state.world, self.viewer)
+
+    def idle(self, *, most: int) -> list[IdlePod] | None:
+        """Return the pods that do not use their GPUs; None where policy does not measure that."""
+        world = self._state.world
+        return None if world.policy.idle is None else idle_rows(world, self.viewer, most=most)
+
+    def minimums(self, *, most: int) -> tuple[list[MinimumRow], int]:
+        """Return the workloads that are to keep some replicas, and how many more there are."""
+        return minimums_of(self._state.world, self.viewer, most=most)
+
+    def summary(self) -> Summary:
+        """Return the numbers of the cluster; of the teams of the viewer where not all pods may be seen."""
+        return summary_of(self._state.world, map(TeamName, self.teams()), self.models())
+
+    def teams(self) -> list[str]:
+        """Return the teams that are shown: in the order of policy, then those that it does not know."""
+        world = self._state.world
+        named = dict.fromkeys([*(str(team.name) for team in world.policy.teams), *sorted(world.usage_by_team())])
+        if self.viewer.sees_all_pods:
+            return list(named)
+        own = own_teams(world, self.viewer)
+        return [name for name in named if name in own]
+
+    def line(self, line: Line) -> WaitingRows:
+        """Return the pods in line.
+
+        What a pod waits for follows from all nodes and pods. Where not all may be read, it is what Fairgate wrote on
+        the pod, with its place in its team.
+        """
+        if self.viewer.sees_all:
+            return WaitingRows(line.waiting, tuple(row.pod for row in line.rows))
+        taken: Counter[str] = Counter()
+        rows = []
+        for row in line.rows:
+            namespace = row.pod.namespace
+            taken[namespace] += 1
+            if self.viewer.sees(namespace) and taken[namespace] <= OF_NAMESPACE:
+                rows.append(_as_written(row))
+        waiting = sum(count for namespace, count in line.by_namespace.items() if self.viewer.sees(namespace))
+        return WaitingRows(waiting, tuple(rows))
+
+    def decisions(self, *, words: str, kind: str) -> list[Decision]:
+        """Return decisions, the newest first: of one kind, and with all of these words."""
+        return list(self._state.decisions.newest(self.viewer, words=words, kind=kind))
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of these decisions."""
+        return self._state.decisions.kinds(self.viewer)
+
+    def hits(self, query: str) -> list[Hit]:
+        """Return the pods that match a text."""
+        return search(query, self._state.world, self.viewer)
+
+    def pod(self, namespace: str, name: str) -> Json | None:
+        """Return a pod; None where there is none of this name that may be seen."""
+        return self._state.reading.objects.get("Pod", f"{namespace}/{name}") if self.viewer.sees(namespace) else None
+
+    def objects(self) -> Iterator[Json]:
+        """Return the objects that a decision is made from; PriorityClasses and DeviceClasses are everyone's."""
+        return self._state.reading.objects.among(self._sees_object)
+
+    def policy(self) -> Policy:
+        """Return the policy as far as it is about the teams of the viewer: no other team, department or pool."""
+        policy = self._state.world.policy
+        if self.viewer.sees_all_pods:
+            return policy
+        own = own_teams(self._state.world, self.viewer)
+        teams = tuple(replace(team, departments=()) for team in policy.teams if team.name in own)
+        pools = tuple(_of_teams(pool, own) for pool in policy.pools if any(map(pool.admits, own)))
+        if policy.pools and not pools:
+            pools = (Pool(PoolName("of others"), teams=frozenset()),)  # without any pool, all nodes would be one
+        return replace(policy, teams=teams, departments=(), pools=pools)
+
+    def sums(self) -> tuple[Totals, ...]:
+        """Return what the teams of the viewer hold in all, for what pods of theirs are not shown."""
+        if self.viewer.sees_all_pods:
+            return ()
+        world = self._state.world
+        found = ((team, world.usage(team)) for team in sorted(own_teams(world, self.viewer)))
+        return tuple(Totals(team, usage.total, usage.preemptible, usage.waiting) for team, usage in found)
+
+    def _sees_object(self, kind: str, path: str) -> bool:
+        if kind in _OF_NAMESPACES:
+            return self.viewer.sees(path.partition("/")[0])
+        if kind == "Namespace":
+            return self.viewer.sees(path)
+        if kind in _OF_ALL:
+            return self.viewer.sees_all
+        return self.viewer.nodes if kind in _OF_NODES else True
+
+
+def _as_written(row: LineRow) -> WaitingReport:
+    pod = row.pod
+    return msgspec.structs.replace(
+        pod,
+        place=None,
+        place_in_team=None if pod.team == UNASSIGNED else pod.place_in_team,
+        code="",
+        cause=row.written,
+        holders=[],
+        earlier_starts=None,
+        stated_run_time=None,
+    )
+
+
+def _of_teams(pool: Pool, teams: Iterable[str]) -> Pool:
+    """Return a pool that names no team but these."""
+    return pool if pool.teams is None else replace(pool, teams=pool.teams & frozenset(teams))

@@ -1,1 +1,0 @@
-"""`fairgate defragment`: the moves of running pods that would make room for those that wait."""

@@ -1,1 +1,0 @@
-"""`fairgate page`: the cluster in a browser."""

@@ -1,1 +1,0 @@
-"""The history: who held, waited for and was refused GPUs, kept in a file and read back."""

@@ -1,1 +1,0 @@
-"""Messages to people by HTTP: what is worth one, how often it is sent, in which format. Knows no decision."""
