@@ -9,9 +9,10 @@ from typing import Final
 from aiohttp import web
 
 from webhook.addons.page.access.access import Authenticator, Hosts, UrlAuthenticator
+from webhook.addons.page.http.answers import Answers
 from webhook.addons.page.http.app import PageApp
 from webhook.addons.page.http.templates import Templates
-from webhook.addons.page.http.view_pages import Answers, ViewPages
+from webhook.addons.page.http.view_pages import ViewPages
 from webhook.addons.page.live.cluster_state import ClusterState
 from webhook.addons.page.live.hub import Hub
 from webhook.addons.page.live.readable import SharedLine

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from tests import builders as b
-from webhook.addons.page.asked import FollowedFile
-from webhook.addons.page.run import reading_of
+from webhook.addons.page.run import FollowedFile, reading_of
 from webhook.cli.world_source import WorldError, WorldObjects
 from webhook.core.model.policy import Policy
 
