@@ -88,7 +88,7 @@ def pod_on(site, name, node):
 def test_every_view_keeps_the_rules_of_axe_and_fits_and_loads_nothing_from_elsewhere(look, site, options):
     opened = look("/", **options)
     page = opened.page
-    for path in VIEWS.values():
+    for path in (*VIEWS.values(), "/?team=nlp", "/teams?team=nlp", "/line?team=vision", "/decisions?team=vision"):
         page.goto(site.base + path)
         found = Axe().run(page, options=RULES).response["violations"]
         assert [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found] == [], path
@@ -216,8 +216,8 @@ def test_the_canvas_shows_solid_hatched_free_and_shared(look):
             return [...colors].filter(([, count]) => count > 100).map(([color]) => color);
         })"""
     )
-    blue, orange, green = "0,114,178", "217,140,0", "0,158,115"
-    assert {blue, orange, green} <= {color for colors in counts for color in colors}
+    red, olive, indigo = "176,28,7", "169,165,46", "83,0,240"
+    assert {red, olive, indigo} <= {color for colors in counts for color in colors}
 
 
 def test_groups_of_the_map(look):

@@ -17,7 +17,7 @@ TINTS = """() => { const map = document.querySelector('#map canvas');
     const tints = new Set();
     for (let at = 0; at < data.length; at += 4) tints.add(data.slice(at, at + 3).join());
     return [...tints]; }"""
-NLP, VISION = "0,114,178", "0,158,115"  # the colors of the first and the third team
+NLP, VISION = "176,28,7", "83,0,240"  # their colors, by their names
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,9 @@ def test_a_click_on_a_team_highlights_it_on_the_map_the_line_and_the_decisions(l
     assert set(teams) == {"Vvision"}, "with its letter"
     page.locator("#decisions a[aria-current]").first.click()
     page.wait_for_function("() => !document.querySelector('tr.others')")
+    page.goto(f"{site.base}/line?team=vision")
+    page.click("text=Show all alike")
+    assert chosen(page) == {}
     page.goto(f"{site.base}/line?team=of-no-one")
     assert page.locator("tr.others").count() == 0
 

@@ -67,11 +67,12 @@ def test_color_changes_no_text(board):
 
 
 def test_every_team_has_its_own_letter_while_letters_last():
-    names = [f"team-{number}" for number in range(30)]
+    names = [f"team-{number}" for number in range(62)]
     letters = list(GpuPicture(names).letters.values())
     assert letters[:3] == ["t", "e", "a"]
-    assert len(set(letters[:26])) == 26
-    assert set(letters[26:]) == {"#"}
+    assert len({*letters[:60], *(each.upper() for each in letters[:60])}) == 120
+    assert letters[60:] == ["#", "#"]
+    assert list(GpuPicture(names, is_plain=True).letters.values())[26:] == ["#"] * 36
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_the_map_is_compressed_where_that_is_taken_and_is_else_the_same(page):
         packed = answer.read()
     assert len(packed) < len(plain) / 2
     assert json.loads(gzip.decompress(packed)) == json.loads(plain)
-    assert json.loads(plain)["teams"] == [["nlp", "N"], ["serving", "S"], ["vision", "V"]]
+    assert json.loads(plain)["teams"] == [["nlp", "N", 7], ["serving", "S", 3], ["vision", "V", 1]]
 
 
 def test_a_pods_page_begins_with_what_it_does_now(page):

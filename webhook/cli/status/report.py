@@ -23,15 +23,18 @@ from webhook.page.views.waiting_row import HolderReport
 _COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "red")
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _DIGITS: Final = "12345678"
+_MORE: Final = "äöüåñçéøæþðγδθλξπσφψωбджийцчшщыэюя"
+"""Letters of the 27th to the 60th team, which look like none before them in either case."""
+
 _OTHER: Final = "#"
-"""The letter of all teams beyond the 26th."""
+"""The letter of all teams beyond: the 26th where a terminal supports only ASCII."""
 
 
 class GpuPicture:
     """Draws devices with a letter and a color per team. `is_plain`: for terminals that support only ASCII."""
 
     def __init__(self, teams: Iterable[TeamName], *, is_plain: bool = False) -> None:
-        self._letters = _assign_letters(teams)
+        self._letters = _assign_letters(teams, ascii_lowercase if is_plain else ascii_lowercase + _MORE)
         self._free, self._bars = (".", _DIGITS) if is_plain else ("·", _BARS)
 
     @property
@@ -95,9 +98,9 @@ def _largest(allocations: tuple[HeldPart, ...]) -> HeldPart:
     return next(allocation for allocation in allocations if (allocation.team, allocation.tier) == (team, tier))
 
 
-def _assign_letters(teams: Iterable[TeamName]) -> dict[TeamName, str]:
+def _assign_letters(teams: Iterable[TeamName], letters: str) -> dict[TeamName, str]:
     """Return a letter per team: the first unused one of its name, otherwise any unused one."""
-    left = dict.fromkeys(ascii_lowercase)
+    left = dict.fromkeys(letters)
     found: dict[TeamName, str] = {}
     for team in teams:
         letter = next((each for each in (*team.lower(), *left) if each in left), _OTHER)

@@ -7,7 +7,7 @@ import asyncio
 import gzip
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from itertools import islice, takewhile
@@ -24,7 +24,7 @@ from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
 from webhook.page.live.readable import Readable, SharedLine
 from webhook.page.views.decisions import LONGEST, MOST
-from webhook.page.views.gpu_map import by_fragmentation, holders_of, team_letters
+from webhook.page.views.gpu_map import COLORS, by_fragmentation, holders_of, team_colors, team_letters
 from webhook.page.views.teams import Point, ShareRow, UsageHistory, Viewer, sparkline, summed
 from webhook.page.views.waiting_row import COLUMNS, WaitingReport, earlier_cell
 
@@ -95,9 +95,6 @@ ROWS: Final = 100
 OF_ONE: Final = 2
 """Questions of one viewer that are answered at a time, where there may be several viewers."""
 
-COLORS: Final = 12
-"""Colors of teams; of more teams some have the same, and the names tell them apart."""
-
 _GZIP_LEVEL: Final = 4
 """The bytes of the map become a seventh by this; by level 9 an eighth, in four times the time."""
 
@@ -161,7 +158,7 @@ class ViewPages:
     async def map_data(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Return all rows as JSON, as they were encoded when they changed; compressed where the client takes that."""
         readable = self._readable(viewer)
-        teams, rows = msgspec.json.encode(_lettered(readable.teams())), b",".join(readable.encoded_rows())
+        teams, rows = msgspec.json.encode(_marks(readable.teams())), b",".join(readable.encoded_rows())
         partial = b"false" if viewer.sees_all else b"true"
         body = b'{"sequence":%d,"partial":%s,"teams":%s,"rows":[%s]}' % (self._state.sequence, partial, teams, rows)
         headers = {}
@@ -328,15 +325,15 @@ class ViewPages:
     ) -> web.Response:
         state, teams = self._state, self._readable(viewer).teams()
         team = request.query.get("team", "")
-        team = team if team in teams else ""
+        team, colors = team if team in teams else "", team_colors(teams)
         text = self._templates.render(
             template,
             viewer=viewer,
             teams=teams,
             team=team,
             links=Links(request.path, request.query, team=team),
-            color=_color(teams),
-            letters=dict(_lettered(teams)),
+            color=lambda name: colors.get(name, COLORS),
+            letters=team_letters(teams),
             takes_tokens=self._takes_tokens,
             view=template.removesuffix(".html"),
             origin=state.origin,
@@ -356,14 +353,10 @@ def _takes_gzip(request: web.Request) -> bool:
     return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
-def _color(teams: Iterable[str]) -> Callable[[str], int]:
-    order = {name: number % COLORS for number, name in enumerate(teams)}
-    return lambda team: order.get(team, COLORS)
-
-
-def _lettered(teams: Sequence[str]) -> list[tuple[str, str]]:
-    """Return teams with the letters that tell them apart, in the order of their colors."""
-    return list(team_letters(teams).items())
+def _marks(teams: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Return teams with the letters that tell them apart, and their colors."""
+    colors = team_colors(teams)
+    return [(name, letters, colors[name]) for name, letters in team_letters(teams).items()]
 
 
 def _day_of(number: int, rows: Sequence[ShareRow], days: Mapping[str, Sequence[Point]]) -> Sequence[Point]:

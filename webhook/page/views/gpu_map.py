@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from string import ascii_lowercase, digits
 from typing import Final, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -352,6 +353,22 @@ def _text(gpus: Units) -> str:
 
 
 # One or two letters for each team, which say on the map whose a GPU is where colors do not. Pure.
+
+
+COLORS: Final = 8
+"""Colors of teams: of more teams some have the same, and their letters tell them apart."""
+
+
+def team_colors(names: Iterable[str]) -> dict[str, int]:
+    """Return a color of each name, by its hash: it stays where others come and go, unless two would have the same."""
+    found: dict[str, int] = {}
+    uses = Counter(dict.fromkeys(range(COLORS), 0))
+    for hashed, name in sorted((crc32(name.encode()), name) for name in names):
+        by_turn = (uses[(hashed + step) % COLORS] for step in range(COLORS))
+        _, step = min((used, step) for step, used in enumerate(by_turn))
+        found[name] = (hashed + step) % COLORS
+        uses[found[name]] += 1
+    return found
 
 
 def team_letters(names: Sequence[str]) -> dict[str, str]:

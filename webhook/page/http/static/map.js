@@ -6,7 +6,7 @@ import { devices, layout } from "./map_layout.js";
 import { Palette } from "./map_paint.js";
 import { Picture } from "./map_picture.js";
 
-const HIDDEN = 12;
+const HIDDEN = 8;
 const SORT_AGAIN_MS = 10_000;
 const map = document.getElementById("map");
 const says = document.getElementById("map-says");
@@ -14,7 +14,7 @@ const foundNodes = document.getElementById("map-found");
 
 const rows = new Map();
 const places = new Map(); // node → its group's picture and its number there
-let teams = new Map(); // team → its number and letters
+let teams = new Map(); // team → its color and letters
 let isPartial = false; // which other GPUs are in use is not shown to this viewer
 let sequence = -1;
 let isLoading = false;
@@ -26,7 +26,7 @@ let sortedAt = 0;
 const looks = {
   scale: 1,
   palette: null,
-  colorOf: (team) => (teams.has(team) ? teams.get(team).number % 12 : HIDDEN),
+  colorOf: (team) => teams.get(team)?.color ?? HIDDEN,
   lettersOf: (team) => teams.get(team)?.letters ?? "",
   get isAnyTeamDimmed() {
     return teams.has(choices.team);
@@ -127,7 +127,7 @@ async function load() {
   if (!found) return;
   rows.clear();
   for (const row of found.rows) rows.set(row.node, row);
-  teams = new Map(found.teams.map(([name, letters], number) => [name, { number, letters }]));
+  teams = new Map(found.teams.map(([name, letters, color]) => [name, { letters, color }]));
   isPartial = found.partial;
   sequence = found.sequence;
   arrange();

@@ -1,7 +1,7 @@
 // Paints GPUs on a canvas: a team's color solid where guaranteed, hatched where preemptible, by part where shared; its
 // letters on the first GPU of each pod, and a faint gap between the GPUs of one pod.
 
-const COLORS = 12;
+const COLORS = 8;
 const LETTERS_FROM = 14; // pixels of a GPU in which letters can be read
 const DIMMED = 0.16;
 const JOINT = 0.45; // of the gap between two GPUs of one pod
