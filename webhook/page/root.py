@@ -12,9 +12,10 @@ from webhook.files import Snapshots
 from webhook.http.connections import Bounds, Connections
 from webhook.http.server import listening, open_sockets, options
 from webhook.page.access.access import Authenticator, Hosts, UrlAuthenticator
+from webhook.page.http.answers import Answers
 from webhook.page.http.app import PageApp
 from webhook.page.http.templates import Templates
-from webhook.page.http.view_pages import Answers, ViewPages
+from webhook.page.http.view_pages import ViewPages
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
 from webhook.page.live.readable import SharedLine

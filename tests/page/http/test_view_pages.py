@@ -172,8 +172,28 @@ def test_the_line_and_the_page_of_a_pod_say_the_same_of_it(page):
     line, body = page.get("/line")[1], page.get("/explain?namespace=nlp&name=later")[1]
     cell = re.search(r'data-label="waits" class="number">\s*<time[^>]*>([^<]+)</time>', line)[1]
     assert f">{cell} ago</time>" in body
-    cause = re.search(r'data-label="waits for">\s*([^<]+) <code>', line)[1]
-    assert f"It waits for: {cause} <code>" in body
+    cause = re.search(r'data-label="waits for">\s*([^<]+) <a class="code"', line)[1]
+    assert f"<li>{cause} <a" in body
     now = body.partition('id="now"')[2].partition("</section>")[0]
     assert "waits: " not in now
     assert now.count(" in line") == 2, "its state and its place, once each"
+
+
+def test_a_code_leads_to_its_cause_and_remedy(page):
+    body = page.get("/explain?namespace=nlp&name=later")[1]
+    address = re.search(r'<a class="code" href="([^"]+)"><code>WaitsFor', body)[1]
+    assert "What to do:" in body
+    status, code = page.get(address)
+    assert status == 200
+    assert "<h2>Cause</h2>" in code
+    assert "<h2>What to do</h2>" in code
+    assert page.get("/code?name=<x>")[0] == 404
+    assert "`" not in re.sub(r"<[^>]+>", "", page.get("/code?name=TeamLimitExceeded")[1])
+
+
+def test_a_pods_page_has_its_limits_as_bars_and_the_command_below(page):
+    body = page.get("/explain?namespace=nlp&name=later")[1]
+    assert '<svg class="bar' in body.partition("<h2>Limits</h2>")[2]
+    assert re.search(r"team nlp: \S+ GPUs in use, \S+ with this pod, of \S+", body)
+    assert "<pre" not in body.partition("<details>")[0]
+    assert "<pre" in body.partition("<details>")[2]

@@ -13,11 +13,12 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from webhook.cli.codes import load_help
 from webhook.cli.defragment.run import read_fragmented
 from webhook.cli.defragment.run import report_of as moves_report_of
 from webhook.cli.explain.outcome import eviction_line
 from webhook.cli.explain.reclaim import POD, ClusterDetails, DetailsRequest, EvictedFor, Target, fetch_details
-from webhook.cli.explain.report import report_of
+from webhook.cli.explain.report import LimitReport, report_of
 from webhook.cli.explain.run import Found, explain_all
 from webhook.cli.explain.steps import state_text, to_steps
 from webhook.cli.explain.subjects import Existing, PodState, subject_of_pod
@@ -28,12 +29,12 @@ from webhook.cli.review.evaluator import Item
 from webhook.cli.review.results import WorldFacts
 from webhook.cli.review.run import ReviewWorld, add_manifests, evaluated, to_json
 from webhook.cli.usage.live import fetch_live
-from webhook.cli.world_source import WorldError, WorldObjects, world_of
+from webhook.cli.world_source import WorldObjects, world_of
 from webhook.cluster.api.client import ClusterError
 from webhook.cluster.reads.listing import ReadScope
 from webhook.core.defragment.targets import make_room
 from webhook.core.explain.line_rows import EarlierWaits
-from webhook.core.model.amounts import Uid, printable, shortened
+from webhook.core.model.amounts import Uid, Unlimited, parse_amount, printable, shortened
 from webhook.core.model.decision import Deny
 from webhook.core.model.pod import Requester
 from webhook.core.world.nameless import Unnamed
@@ -46,14 +47,14 @@ from webhook.kube.kinds.model import mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.kube.pod.pods import unix_seconds
-from webhook.page.http.view_pages import Explained, MovesShown, Reviewed
-from webhook.page.live.cluster_state import ClusterState, Reading, is_fresh
-from webhook.page.live.hub import no_news
+from webhook.page.http.answers import CodeHelp, Explained, LimitShown, MovesShown, Reviewed
+from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.readable import UNKNOWN, Readable
 from webhook.page.views.teams import DAY_SECONDS, Point, Viewer
 
 _WIDTH: Final = 110
 _LONGEST: Final = 1_024
+_NODES: Final = 8
 _FORM: Final = "the form"
 _NOT_THERE: Final = Existing("", "", None, Uid(""), PodState.PENDING)
 _FOR_ALL: Final = "You may not list all of them: ask an admin."
@@ -78,6 +79,7 @@ class CommandAnswers:
         cluster: Cluster | None,
         coverage: Callable[[], Coverage] = lambda: COMPLETE,
     ) -> None:
+        self.codes = {code: CodeHelp(found.cause, found.remedy) for code, found in load_help().items()}
         self._state = state
         self._snapshots = snapshots
         self._cluster = cluster
@@ -150,9 +152,12 @@ class CommandAnswers:
             owner="" if owner is None else f"{owner.kind}/{owner.name}",
             eviction=eviction_line(explained, existing),
             waiting=report.line,
+            limits=tuple(_limit(each) for each in report.limits if each.limit != Unlimited.UNLIMITED.value),
+            nodes=tuple(report.nodes[:_NODES]),
             outcome=report.outcome,
             outcome_tier=report.tier or "",
             reasons=tuple((reason.code, reason.message) for reason in (*report.reasons, *report.warnings)),
+            idle=report.idle or "",
             text="\n".join((steps.rstrip("\n"), *_limited(asked))) + "\n",
         )
 
@@ -208,6 +213,20 @@ class CommandAnswers:
             return MovesShown(problem=str(error))
         report = moves_report_of(make_room(found.targets, found.movement), found)
         return MovesShown(msgspec.to_builtins(report))
+
+
+def _limit(report: LimitReport) -> LimitShown:
+    limit, taken, with_it = (float(parse_amount(each)) for each in (report.limit, report.taken, report.with_the_pod))
+    end = max(limit, with_it, 1.0)
+    taken_percent = int(100 * taken / end)
+    return LimitShown(
+        of=report.of,
+        limit=report.limit,
+        taken=report.taken,
+        with_the_pod=report.with_the_pod,
+        holds=report.holds,
+        percents=(taken_percent, int(100 * with_it / end) - taken_percent, int(100 * limit / end)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,68 +342,3 @@ def _points(line: UsageOverTime, since: int) -> list[Point]:
         for number, (guaranteed, preemptible) in enumerate(pairs)
         if guaranteed is not None or preemptible is not None
     ]
-
-
-# Keeps the state of the page equal to a world file: it is read again after each change.
-
-
-LOOK_SECONDS: Final = 2.0
-"""Between two looks at the file. It is read once two looks find the same: then it is completely written."""
-
-_Version = tuple[int, int, int]
-_GONE: Final[_Version] = (0, 0, 0)
-
-
-class FollowedFile:
-    """A world file, and the `state` that the page shows of it. `read` reads it. Both raise InputError at first."""
-
-    def __init__(self, path: Path, read: Callable[[], Reading], *, domain: str) -> None:
-        self._path = path
-        self._read = read
-        self._shown = self._seen = self._version()
-        reading = read()
-        self.state = ClusterState(reading, f"world file {path}", domain)
-        self._show(reading)
-
-    async def run(self) -> NoReturn:
-        """Follow the file until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.look()
-
-    async def look(self) -> None:
-        """Read the file again where it changed and is no longer written; what was read stays where that fails."""
-        try:
-            before, self._seen = self._seen, self._version()
-        except InputError as error:
-            self._shown = self._seen = _GONE
-            self._say_old(str(error))
-            return
-        if self._seen == self._shown or self._seen != before:
-            return
-        self._shown = self._seen
-        try:
-            reading = await asyncio.to_thread(self._read)
-        except InputError as error:
-            self._say_old(str(error))
-            return
-        if len(reading.objects):
-            self._show(reading)
-        else:
-            self._say_old(f"{self._path}: there is no object in it")
-
-    def _say_old(self, why: str) -> None:
-        old = no_news("of the file", time.time(), why)
-        self.state.why_stale = lambda: old
-
-    def _show(self, reading: Reading) -> None:
-        self.state.saved = self._shown[0] // 1_000_000_000
-        self.state.why_stale = is_fresh
-        self.state.replace(reading)
-
-    def _version(self) -> _Version:
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            raise WorldError(f"{self._path}: cannot be read: {error.strerror or error}") from error
-        return found.st_mtime_ns, found.st_size, found.st_ino

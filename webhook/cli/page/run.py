@@ -11,7 +11,7 @@ import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -19,7 +19,7 @@ from webhook.cli.live_cluster import COMPLETE, Coverage, policy_of_report, read_
 from webhook.cli.live_cluster import read_objects as read_live
 from webhook.cli.options import run_service
 from webhook.cli.output import is_of_output
-from webhook.cli.page.asked import Cluster, CommandAnswers, FollowedFile, RecordedUsage, of_cluster, of_files
+from webhook.cli.page.asked import Cluster, CommandAnswers, RecordedUsage, of_cluster, of_files
 from webhook.cli.page.command import Options
 from webhook.cli.world_source import WorldError, WorldObjects, choose_policy, read_objects, world_of
 from webhook.cluster.api.client import ApiConnection, ClusterError, connect
@@ -31,8 +31,8 @@ from webhook.files import InputError, Snapshots
 from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import WorldKind
 from webhook.page.access.access import ApiRights, Authenticator, TokenAuthenticator, UrlAuthenticator
-from webhook.page.live.cluster_state import COMPONENTS, ClusterState, KeptObjects, Reading, note_event
-from webhook.page.live.hub import READING, StateUpdater
+from webhook.page.live.cluster_state import COMPONENTS, ClusterState, KeptObjects, Reading, is_fresh, note_event
+from webhook.page.live.hub import READING, StateUpdater, no_news
 from webhook.page.root import LOCAL, Page, PageSettings
 from webhook.server.settings import FileWorld, LiveCluster
 
@@ -55,6 +55,71 @@ async def read_events(kubeconfig: Path | None, namespaces: Sequence[str]) -> tup
         return found, ""
     where = f"of {', '.join(scope.namespaces)} alone" if scope.namespaces else "not shown"
     return found, f"decisions that only Events report are {where}: you may not list other Events"
+
+
+# Keeps the state of the page equal to a world file: it is read again after each change.
+
+
+LOOK_SECONDS: Final = 2.0
+"""Between two looks at the file. It is read once two looks find the same: then it is completely written."""
+
+_Version = tuple[int, int, int]
+_GONE: Final[_Version] = (0, 0, 0)
+
+
+class FollowedFile:
+    """A world file, and the `state` that the page shows of it. `read` reads it. Both raise InputError at first."""
+
+    def __init__(self, path: Path, read: Callable[[], Reading], *, domain: str) -> None:
+        self._path = path
+        self._read = read
+        self._shown = self._seen = self._version()
+        reading = read()
+        self.state = ClusterState(reading, f"world file {path}", domain)
+        self._show(reading)
+
+    async def run(self) -> NoReturn:
+        """Follow the file until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the file again where it changed and is no longer written; what was read stays where that fails."""
+        try:
+            before, self._seen = self._seen, self._version()
+        except InputError as error:
+            self._shown = self._seen = _GONE
+            self._say_old(str(error))
+            return
+        if self._seen == self._shown or self._seen != before:
+            return
+        self._shown = self._seen
+        try:
+            reading = await asyncio.to_thread(self._read)
+        except InputError as error:
+            self._say_old(str(error))
+            return
+        if len(reading.objects):
+            self._show(reading)
+        else:
+            self._say_old(f"{self._path}: there is no object in it")
+
+    def _say_old(self, why: str) -> None:
+        old = no_news("of the file", time.time(), why)
+        self.state.why_stale = lambda: old
+
+    def _show(self, reading: Reading) -> None:
+        self.state.saved = self._shown[0] // 1_000_000_000
+        self.state.why_stale = is_fresh
+        self.state.replace(reading)
+
+    def _version(self) -> _Version:
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise WorldError(f"{self._path}: cannot be read: {error.strerror or error}") from error
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 # Runs `fairgate page`: reads the source, serves the page, and opens the browser.

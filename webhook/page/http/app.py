@@ -157,6 +157,7 @@ class PageApp:
                 web.get("/decisions", self._shown(self._views.decisions)),
                 web.get("/search", self._shown(self._views.search)),
                 web.get("/explain", self._shown(self._views.explain)),
+                web.get("/code", self._shown(self._views.code)),
                 web.get("/moves", self._shown(self._views.moves)),
                 web.get("/review", self._shown(self._views.review_form)),
                 web.post("/review", self._shown(self._views.review)),

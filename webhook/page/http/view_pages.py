@@ -1,7 +1,4 @@
-"""The views as pages.
-
-The questions that the page passes on: what it shows of an explanation and of a review. Ports, no behavior.
-"""
+"""The views as HTML: what each shows to one viewer, from the shared state."""
 
 import asyncio
 import gzip
@@ -11,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from itertools import islice, takewhile
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -19,6 +16,7 @@ from aiohttp import web
 from webhook.core.model.amounts import gpu_number
 from webhook.core.placement.best_nodes import GpuInventory
 from webhook.files import SnapshotError
+from webhook.page.http.answers import Answers, Reviewed
 from webhook.page.http.templates import Links, Templates, read_form
 from webhook.page.live.cluster_state import ClusterState
 from webhook.page.live.hub import Hub
@@ -27,67 +25,6 @@ from webhook.page.views.decisions import LONGEST, MOST
 from webhook.page.views.gpu_map import COLORS, by_fragmentation, holders_of, team_colors, team_letters
 from webhook.page.views.teams import Point, ShareRow, UsageHistory, Viewer, sparkline, summed
 from webhook.page.views.waiting_row import COLUMNS, WaitingReport, earlier_cell
-
-
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod: what it does now, what the decision on it would be, and all steps as the command prints them.
-
-    `state` says what it does, where and since when, and `kind` is that as a word of `PodState`; `since` is in seconds
-    of Unix time, 0 for not known. `waiting` is its row in line, `eviction` says which eviction is announced. The
-    outcome of a pod in line is that it waits; of any other it is the one if it were created now.
-    """
-
-    state: str
-    kind: str
-    node: str
-    since: int
-    team: str
-    tier: str
-    gpus: str
-    user: str
-    owner: str
-    eviction: str
-    waiting: WaitingReport | None
-    outcome: str
-    outcome_tier: str
-    reasons: tuple[tuple[str, str], ...]
-    text: str
-
-    @property
-    def is_queued(self) -> bool:
-        """Whether it waits in line."""
-        return self.kind == "queued"
-
-
-class Reviewed(msgspec.Struct, frozen=True):
-    """Manifests reviewed: the report of `fairgate review` as plain values, or why there is none."""
-
-    report: dict[str, Any] = {}
-    problem: str = ""
-
-
-class MovesShown(msgspec.Struct, frozen=True):
-    """Moves of pods that would make room: the report of `fairgate defragment` as plain values, or why there is none."""
-
-    report: dict[str, Any] = {}
-    problem: str = ""
-
-
-class Answers(Protocol):
-    """Answers questions about the present world by the commands' own code. All raise SnapshotError."""
-
-    async def explain(self, namespace: str, name: str, readable: Readable) -> Explained | None:
-        """Explain a pod from what may be read; None where that has none of this name."""
-
-    async def review(self, manifest: bytes, readable: Readable, *, namespace: str, user: str) -> Reviewed:
-        """Review manifests; those of namespaces that the viewer may not see are not judged."""
-
-    async def moves(self, readable: Readable) -> MovesShown:
-        """Return the moves that would make room for pods that wait; only for a viewer who sees all."""
-
-
-# The views as HTML: what each shows to one viewer, from the shared state.
-
 
 ROWS: Final = 100
 """Nodes, decisions or waiting pods on one page of a table."""
@@ -257,6 +194,13 @@ class ViewPages:
             name=name,
         )
 
+    async def code(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Show what causes a code, and what to do."""
+        name = request.query.get("name", "")
+        found = self._answers.codes.get(name)
+        status = HTTPStatus.NOT_FOUND if found is None else HTTPStatus.OK
+        return self._html("code.html", request, viewer, status, name=name, found=found)
+
     async def _in_line(self, namespace: str, name: str, viewer: Viewer) -> WaitingReport | None:
         """Return the row in line of a pod whose explanation has none: the place that who sees it may know."""
         try:
@@ -334,6 +278,7 @@ class ViewPages:
             links=Links(request.path, request.query, team=team),
             color=lambda name: colors.get(name, COLORS),
             letters=team_letters(teams),
+            codes=self._answers.codes,
             takes_tokens=self._takes_tokens,
             view=template.removesuffix(".html"),
             origin=state.origin,
