@@ -21,6 +21,7 @@ from webhook.addons.moves.run import DefragmentReport
 from webhook.addons.simulation.replay.recorded import ReplayReport
 from webhook.addons.simulation.simulate.results import SimulationReport
 from webhook.cli import codes
+from webhook.cli.bypassed import BypassedReport
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
@@ -66,6 +67,7 @@ _GROUPS: Final = {
     "Of manifests": "`fairgate review` could not judge them.",
 }
 _DATA: Final = {
+    "bypassed": BypassedReport,
     "defragment": DefragmentReport,
     "doctor": DoctorReport,
     "explain": list[ExplanationReport],

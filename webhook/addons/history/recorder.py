@@ -17,7 +17,7 @@ import msgspec
 from webhook.addons.history.evicted_work import PODS, EvictedWork, Notes, PodLog
 from webhook.addons.history.gpu_time import EvictedGpus, GpuHolder, NodeGpus
 from webhook.addons.history.meter import OF_EVICTIONS, Meter, UsageKey, UsageKind, UsageRow, bounded, interval_of
-from webhook.addons.history.reader import read_usage
+from webhook.addons.history.reader import RecordedTrace, read_usage, recorded_trace
 from webhook.addons.history.store import Batch, HistoryBounds, HistoryError, HistoryStore, PodRow, Recorded
 from webhook.core.admission.assessment import charged_user
 from webhook.core.explain.node_rows import ClusterUse, capacities
@@ -235,6 +235,13 @@ class UsageRecorder:
         await self.flush()
         found = await asyncio.to_thread(read_usage, self._path, since, until, step_seconds=step_seconds, most=most)
         return found.rows
+
+    async def read_pods(self, since: int, until: int) -> RecordedTrace:
+        """Return what came in a time range, until now. Raises HistoryError."""
+        if self._path is None:
+            raise HistoryError("this server records no history: start it with --history FILE")
+        await self.flush()
+        return await asyncio.to_thread(recorded_trace, self._path, since, until)
 
     async def flush(self, *, is_pruning: bool = False) -> None:
         """Measure until now, and write."""
