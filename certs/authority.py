@@ -108,13 +108,20 @@ def make_leaf(
 
 
 def renewal_due(
-    certificate: x509.Certificate, now: datetime, *, hosts: Sequence[str] = (), ca: x509.Certificate | None = None
+    certificate: x509.Certificate,
+    now: datetime,
+    *,
+    hosts: Sequence[str] = (),
+    ca: x509.Certificate | None = None,
+    lifetime: timedelta | None = None,
 ) -> str | None:
-    """Return why a certificate must be renewed (the last third of its lifetime, or a missing host), or None.
+    """Return why a certificate must be renewed, or None: its age, a missing host, or a shorter `lifetime` by now.
 
     A certificate that expires with its CA is not renewed for its age: a new one would expire at the same time.
     """
     end = certificate.not_valid_after_utc
+    if lifetime is not None and end - now > lifetime + min(CLOCK_SKEW, lifetime):
+        return f"it ends at {end:%Y-%m-%d %H:%M} UTC, and a new one is to end {lifetime} after it is issued"
     if ca is None or end < ca.not_valid_after_utc:
         if now >= end:
             return f"it expired at {end:%Y-%m-%d %H:%M} UTC"

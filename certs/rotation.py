@@ -223,7 +223,8 @@ def next_step(
     """
     if step := _step_of_ca(bundle, terms, now, is_settled=is_settled):
         return step
-    why = renewal_due(bundle.leaf, now, hosts=terms.names, ca=bundle.signing.certificate)
+    ca, lifetime = bundle.signing.certificate, terms.leaf_lifetime
+    why = renewal_due(bundle.leaf, now, hosts=terms.names, ca=ca, lifetime=lifetime)
     if why is not None:
         renewed = _signed(bundle.signing, terms, now, names_of(bundle.leaf))
         after = replace(bundle, leaf=renewed.leaf, leaf_key=renewed.leaf_key)

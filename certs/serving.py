@@ -119,7 +119,7 @@ def _leaf_due(
                 "tls.crt was not issued by ca.crt: remove tls.crt and tls.key to have them created again, "
                 "or remove ca.key to use the files unchanged"
             )
-        if renewal_due(old, now, hosts=terms.names, ca=authority.certificate) is None:
+        if renewal_due(old, now, hosts=terms.names, ca=authority.certificate, lifetime=terms.leaf_lifetime) is None:
             return {}
         # Names are only added: two servers that share a folder must not alternately remove each other's names.
         old_names = names_of(old)

@@ -68,6 +68,20 @@ def test_renewal_due_says_why(later, hosts, want):
     assert why is None if want is None else want in why
 
 
+def test_a_certificate_that_ends_later_than_a_new_one_would_is_replaced():
+    leaf, ca = leaf_for("a.svc"), make_ca(new_key(), now=NOW).certificate
+    ends = leaf.not_valid_after_utc - NOW
+    assert renewal_due(leaf, NOW, ca=ca, lifetime=ends) is None
+    assert renewal_due(leaf, NOW, ca=ca, lifetime=ends + timedelta(days=30)) is None
+    assert "a new one is to end 7 days, 0:00:00 after it is issued" in renewal_due(
+        leaf, NOW, ca=ca, lifetime=timedelta(days=7)
+    )
+    again = make_leaf(
+        make_ca(new_key(), now=NOW), key=new_key().public_key(), hosts=["a"], now=NOW, lifetime=timedelta(1)
+    )
+    assert renewal_due(again, NOW - timedelta(minutes=5), lifetime=timedelta(1)) is None, "clocks differ"
+
+
 def test_every_name_is_missing_from_a_certificate_without_names():
     ca = make_ca(new_key(), now=NOW).certificate
     assert names_missing(ca, ["a.svc"]) == ("a.svc",)

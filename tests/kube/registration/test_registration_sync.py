@@ -65,7 +65,9 @@ def test_only_what_selects_requests_follows_the_policy():
 
 
 def test_the_expressions_of_guards_stay_and_their_messages_follow():
-    [before] = [each for each in objects_from_policy(policy()) if each["metadata"]["name"] == "fairgate-grace"]
+    [before, _binding] = [
+        each for each in objects_from_policy(policy()) if each["metadata"]["name"] == "fairgate-grace"
+    ]
     found = copy.deepcopy(before)
     found["spec"]["validations"][0] |= {"expression": "theirs", "messageExpression": "old"}
     [validation] = aligned_with_policy(found, before, is_served=False)["spec"]["validations"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,16 @@ from tests.server.support.leader_context import leader_context
 from webhook.cluster.api.client import connect
 from webhook.core.model.amounts import Namespace
 from webhook.core.model.pod import NamespaceFacts
+from webhook.core.model.policy import Enforcement
 from webhook.kube.registration.guards import TENANCY, guards
-from webhook.kube.registration.inventory import GUARD
+from webhook.kube.registration.inventory import BINDING, GUARD
 from webhook.kube.registration.registration import webhook_configurations
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.server.leader.registration_loop import RESTORE_SECONDS, SYNC_SECONDS, RegistrationLoop
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 GUARDS = f"{ADMISSION}/validatingadmissionpolicies"
+BINDINGS = f"{ADMISSION}/validatingadmissionpolicybindings"
 PLURALS = {"zz-fairgate": "mutatingwebhookconfigurations", "fairgate": "validatingwebhookconfigurations"}
 
 
@@ -154,6 +157,35 @@ async def test_labels_by_which_others_exclude_namespaces_are_guarded_and_logged_
     assert "labels control-plane, fairgate.dev/exempt" in spec["validations"][0]["messageExpression"]
     said = [line for line in scene.lines() if line["event"] == "others exclude namespaces from the webhooks"]
     assert [line["labels"] for line in said] == [["control-plane"]]
+
+
+def bound(scene):
+    """The actions of each guard's binding."""
+    return {
+        each["metadata"]["name"]: each["spec"]["validationActions"] for each in scene.api.objects[BINDINGS].values()
+    }
+
+
+async def test_from_shadow_to_enforce_the_leader_has_guards_deny(scene):
+    shadow = replace(make.policy(), enforce=Enforcement.SHADOW)
+    for made in guards(shadow):
+        if made["kind"] == BINDING:
+            name = made["metadata"]["name"]
+            spec = made["spec"] | {"matchResources": {"theirs": True}}
+            scene.api.put(BINDINGS, name, metadata={"name": name}, spec=spec)
+    scene.world.set_policy(shadow)
+    await scene.registrar.sync()
+    assert {tuple(each) for each in bound(scene).values()} == {("Audit",)}
+    scene.world.set_policy(make.policy())
+    await scene.registrar.sync()
+    assert bound(scene)["fairgate-labels"] == ["Deny"]
+    assert all("matchResources" in each["spec"] for each in scene.api.objects[BINDINGS].values())
+    scene.world.set_policy(shadow)
+    scene.api.always["put"] = Answer(403, message='bindings is forbidden: User "x" cannot update resource "bindings"')
+    await scene.registrar.sync()
+    assert "guards may not do what enforce says, apply `fairgate manifests` again: cannot update" in (
+        scene.registrar.problem
+    )
 
 
 async def test_the_namespaces_of_teams_that_others_exclude_are_counted(scene):

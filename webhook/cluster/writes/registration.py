@@ -4,7 +4,7 @@ Certificates on the API: the Secret that holds them, and the webhook configurati
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from webhook.cluster.watch.watch import Watch
 from webhook.kube.objects.keys import REGISTRATION_API
 from webhook.kube.objects.objects import files_of, new_secret, with_files
 from webhook.kube.registration.inventory import (
+    BINDING,
     PLURALS,
     aligned_with_policy,
     fail_open_webhooks,
@@ -173,6 +174,7 @@ class SyncResult(NamedTuple):
 
     `probes` are the API server's proxy paths to these, for those that are called by a Service. `configurations` are
     the webhook configurations as found, by name; `missing` says of each other one that it is, and why it stays so.
+    `unbound` says why the actions of guards may not be those of the policy.
     """
 
     changed: dict[str, _Json]
@@ -180,11 +182,12 @@ class SyncResult(NamedTuple):
     probes: tuple[str, ...]
     configurations: dict[str, _Json]
     missing: tuple[str, ...]
+    unbound: tuple[str, ...] = ()
 
 
 async def sync_registration(
     connection: ApiConnection,
-    wanted: Iterable[_Json],
+    wanted: Sequence[_Json],
     *,
     is_served: bool,
     paused: Container[str] = (),
@@ -201,7 +204,8 @@ async def sync_registration(
     still: list[_Json] = []
     present: dict[str, _Json] = {}
     missing: list[str] = []
-    for each in wanted:
+    bindings = [each for each in wanted if each["kind"] == BINDING]
+    for each in (each for each in wanted if each["kind"] != BINDING):
         found = await read(connection, _path(each), _OBJECT.decode, action=f"get {PLURALS[each['kind']]}")
         name = each["metadata"]["name"]
         if found is None:
@@ -219,8 +223,32 @@ async def sync_registration(
         still += fail_open_webhooks(adjusted, each)
         if adjusted != found and await _write(connection, adjusted, each):
             changed[name] = {part: adjusted[part] for part in _CONTENT if part in adjusted}
+    unbound = await _bind(connection, bindings, changed, paused=paused)
     probes = dict.fromkeys(filter(None, map(probe_path, still)))
-    return SyncResult(changed, tuple(each["name"] for each in still), tuple(probes), present, tuple(missing))
+    return SyncResult(changed, tuple(each["name"] for each in still), tuple(probes), present, tuple(missing), unbound)
+
+
+async def _bind(
+    connection: ApiConnection, bindings: Iterable[_Json], changed: dict[str, _Json], *, paused: Container[str]
+) -> tuple[str, ...]:
+    """Give guards the actions of the policy, and note what changed; return why that is not possible.
+
+    The right to is another one than that to change guards: an installation may be without it.
+    """
+    for each in bindings:
+        name = f"{each['metadata']['name']} (binding)"
+        try:
+            found = await read(connection, _path(each), _OBJECT.decode, action=f"get {PLURALS[BINDING]}")
+            if found is None or name in paused:
+                continue
+            adjusted = aligned_with_policy(found, each, is_served=False)
+            if adjusted != found and await _write(connection, adjusted, each):
+                changed[name] = {"spec": adjusted["spec"]}
+        except ApiError as error:
+            if not error.is_forbidden:
+                raise
+            return (f"guards may not do what enforce says, apply `fairgate manifests` again: {error}",)
+    return ()
 
 
 async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> str | None:

@@ -39,11 +39,12 @@ from webhook.kube.registration.size_guards import BINDING_SIZES, SIZES
 _Json = dict[str, Any]
 
 GUARD: Final = "ValidatingAdmissionPolicy"
+BINDING: Final = f"{GUARD}Binding"
 PLURALS: Final = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
     GUARD: "validatingadmissionpolicies",
-    f"{GUARD}Binding": "validatingadmissionpolicybindings",
+    BINDING: "validatingadmissionpolicybindings",
 }
 """The kinds that register Fairgate, with the plural names of their URLs."""
 _GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES, SIZES, BINDING_SIZES)
@@ -62,7 +63,7 @@ _PLACEHOLDER_URL: Final = "https://where.invalid"
 def objects_from_policy(policy: Policy, *, excluding: Iterable[str] = ()) -> list[_Json]:
     """Return the registered objects that depend on the policy, with the fields that do; `excluding` as in `guards`."""
     made = guards(policy, excluding=excluding)
-    depending = [each for each in made if each["kind"] == GUARD and each["metadata"]["name"] in _GUARDS]
+    depending = [each for each in made if each["kind"] == BINDING or each["metadata"]["name"] in _GUARDS]
     return [*webhook_configurations(policy, ca_bundle_pem=None, url=_PLACEHOLDER_URL), *depending]
 
 
@@ -71,8 +72,17 @@ def aligned_with_policy(found: _Json, wanted: _Json, *, is_served: bool) -> _Jso
 
     A webhook that fails open is changed to fail closed only if `is_served` and the API server has a CA to trust:
     before that nothing could answer, and no GPU pod could be created. One that fails closed stays so while the policy
-    requires it. Terms of its namespaceSelector that are not Fairgate's stay.
+    requires it. Terms of its namespaceSelector that are not Fairgate's stay. Of a guard's binding only the actions
+    depend on the policy: what enforce says.
     """
+    if wanted["kind"] == BINDING:
+        actions = found["spec"].get("validationActions") or ()
+        is_same = sorted(actions) == sorted(wanted["spec"]["validationActions"])
+        return (
+            found
+            if is_same
+            else {**found, "spec": {**found["spec"], **_subset(wanted["spec"], ("validationActions",))}}
+        )
     if wanted["kind"] == GUARD:
         return {**found, "spec": _aligned_guard(found["spec"], wanted["spec"])}
     by_name = {webhook["name"]: webhook for webhook in wanted["webhooks"]}

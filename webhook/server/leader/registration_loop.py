@@ -186,6 +186,7 @@ class RegistrationLoop:
             self._note(done)
             found = [*self.missing]
             found += [f"{', '.join(done.open)}: failurePolicy stays Ignore, {cause}"] if done.open else []
+            found += done.unbound
             if contested := sorted(name for name, each in self._writes.items() if each.times > 1):
                 found.append(f"others change {', '.join(contested)} back: written again at growing intervals")
             problem = "; ".join(found) or None
