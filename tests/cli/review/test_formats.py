@@ -85,8 +85,8 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     name: str
     short_description: Text
     full_description: Text
-    help_uri: Annotated[str, msgspec.Meta(pattern=r"^https://\S+$")]
     help: Help
+    help_uri: Annotated[str, msgspec.Meta(pattern=r"^https://\S+$")] | None = None
 
 
 class Driver(msgspec.Struct, forbid_unknown_fields=True):
@@ -194,6 +194,12 @@ def test_every_reason_code_is_a_rule_with_a_remedy(review):
     assert not any("](" in rule.help.markdown for rule in rules.values()), (
         "relative links of that page do not work here"
     )
+
+
+def test_without_an_address_of_the_docs_rules_have_no_link_and_their_help(review):
+    for rule in sarif(review("-o", "sarif").stdout).tool.driver.rules:
+        assert rule.help_uri is None
+        assert "**What to do:**" in rule.help.markdown
 
 
 @pytest.mark.parametrize(

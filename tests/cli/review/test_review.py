@@ -52,6 +52,25 @@ def test_pods_of_exempt_namespaces_are_noted_with_what_exempts_them(review):
     assert note in result.stdout
 
 
+def test_notes_never_fail(review):
+    """That a namespace is exempt, and that an object replaces another one."""
+    exempt = POD.replace("namespace: nlp", "namespace: gpu-operator")
+    result = review(
+        "-", "--fail-on", "warning", "--fail-on", "preemptible", stdin=f"{exempt}---\n{exempt}"
+    )
+    assert (result.exit_code, "replaces the same object" in result.stdout) == (0, True)
+
+
+def test_each_object_of_a_list_has_its_own_line(review):
+    items = "".join(
+        f"- {line}\n" if not number else f"  {line}\n" for number, line in enumerate(POD.strip().splitlines())
+    )
+    listed = f"apiVersion: v1\nkind: List\nitems:\n{items}- {{apiVersion: v1, kind: Pod, metadata: {{name: 5}}}}\n"
+    at = listed.splitlines().index("- {apiVersion: v1, kind: Pod, metadata: {name: 5}}") + 1
+    result = review("-", "-o", "github", stdin=listed)
+    assert f"::error file=<stdin>,line={at},title=Unreadable::metadata.name is 5; expected text" in result.stdout
+
+
 @pytest.mark.parametrize("kind", ["missing", "dangling", "pipe"])
 def test_an_unreadable_file_is_reported_and_the_rest_is_reviewed(review, kind):
     Path("k").mkdir()

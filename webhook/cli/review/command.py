@@ -163,11 +163,12 @@ class Options:
     )
     docs_url: str = option(
         "--docs-url",
-        default="https://fairgate.dev",
+        default="",
         envvar="FAIRGATE_DOCS_URL",
         show_envvar=True,
         metavar="URL",
-        help="URL of this version's documentation, for links in -o sarif: a copy of the repository, for example.",
+        help="URL of a copy of this version's repository, for links in -o sarif. Default: no links, only causes and "
+        "remedies.",
     )
 
     @property

@@ -394,10 +394,10 @@ def findings_of(result: WorkloadResult, fail_on: Strictness) -> Iterator[Finding
             yield replace(finding, level=Level.WARNING) if is_allowed(group, fail_on) else finding
         elif group.outcome is Outcome.QUEUE:
             yield _in_line(result, group)
-        elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
-            yield _finding(result, group, f"{result.share(group)} preemptible")
         elif group.asks_gpus and group.reasons and (why := group.reasons[0]).code is Code.EXEMPT:
             yield Finding(Level.NOTE, result.place.source, group.line, why.code, result.title, "", why.text)
+        elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
+            yield _finding(result, group, f"{result.share(group)} preemptible")
     line = next((group.line for group in result.pods if group.asks_gpus), result.place.line)
     for warning in result.warnings:
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING

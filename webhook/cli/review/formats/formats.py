@@ -113,9 +113,9 @@ _NOTE_HELP: Final = codes.Help("A note on how the manifest was read.", "None nee
 
 
 def to_sarif(findings: Sequence[Finding], *, docs_url: str) -> str:
-    """Return all findings as one run; every reason code is a rule, whose help page is below `docs_url`."""
+    """Return all findings as one run; every reason code is a rule, with its help and a page below `docs_url`, if any."""
     rules = sorted([*Code, NOTE])
-    page = f"{docs_url.rstrip('/')}/{_PAGE}"
+    page = f"{docs_url.rstrip('/')}/{_PAGE}" if docs_url else ""
     driver = {"name": "Fairgate", "version": __version__, "rules": [_rule(code, page) for code in rules]}
     log = {
         "$schema": SCHEMA,
@@ -140,7 +140,7 @@ def _rule(code: str, page: str) -> dict[str, Any]:
         "name": code,
         "shortDescription": {"text": words},
         "fullDescription": {"text": _plain(entry.cause)},
-        "helpUri": page,
+        **({"helpUri": page} if page else {}),
         "help": {
             "text": f"{_plain(entry.cause)}\n\nWhat to do: {_plain(entry.remedy)}",
             "markdown": f"{entry.cause}\n\n**What to do:** {entry.remedy}",
