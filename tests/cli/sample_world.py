@@ -29,9 +29,11 @@ MIG, HALF, SHARED = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb", "nvidia.
 def pod(name, *, tier="guaranteed", **more):
     namespace = more.setdefault("namespace", "vision")
     labels = {"fairgate.dev/team": namespace, "fairgate.dev/tier": tier}
+    decision = json.dumps({"gpus": str(more["gpus"]), "code": "WithinShare", "policy": "p1", "at": "then"})
     return b.pod(
         name,
         labels=labels,
+        annotations={"fairgate.dev/decision": decision} | more.pop("annotations", {}),
         containers=[b.container(gpus=more.pop("gpus"), cpu="2", memory="4Gi", resource=more.pop("resource", b.GPU))],
         **more,
     )

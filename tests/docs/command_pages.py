@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from webhook.cli import codes
+from webhook.cli.bypassed import BypassedReport
 from webhook.cli.defragment.run import DefragmentReport
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
@@ -66,6 +67,7 @@ _GROUPS: Final = {
     "Of manifests": "`fairgate review` could not judge them.",
 }
 _DATA: Final = {
+    "bypassed": BypassedReport,
     "defragment": DefragmentReport,
     "doctor": DoctorReport,
     "explain": list[ExplanationReport],

@@ -97,7 +97,7 @@ def node(name, gpus=8):
 PODS = (
     came("vision", "train-0", 4, at=0),
     came("vision", "train-1", 4, at=10),
-    came("vision", "sweep-0", 4, at=20, node="n1"),
+    came("vision", "sweep-0", 4, at=20, node="n1")._replace(tier="preemptible"),
     came("nlp", "tune-0", 4, at=700, node="n1"),
     refused("nlp", "large", 16, at=30, times=7),
     refused("nlp", "tune-0", 4, at=650),

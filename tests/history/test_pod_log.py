@@ -254,3 +254,22 @@ def test_autoscalers_leave_room_for_nodes_in_a_batch(log, monkeypatch):
     log.note("nodes", node, "n0")
     assert [row.kind for row, _ in log.take().objects] == ["HorizontalPodAutoscaler"] * 5 + ["Node"]
     assert log.dropped == 15
+
+
+def test_a_pod_that_was_evicted_is_noted_as_such_and_is_no_refusal(world, log, tmp_path):
+    show(world, log, node=N0)
+    store = HistoryStore(tmp_path / "h.db")
+    store.write(Batch([], T0, log.take().trace()))  # it was written before it ended
+    said = b'{"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}'
+    ends = msgspec.structs.replace(pod(node=N0), status=msgspec.json.decode(said, type=objects.PodStatus))
+    log.note("pods", ends, "u1")
+    end(world, log)
+    show(world, log, "u2", node=N0)
+    end(world, log, "u2")
+    store.write(Batch([], T0, log.take().trace()))
+    store.close()
+    rows = {row.uid: row for row in read_trace(tmp_path / "h.db", 0, T0 + 100).pods}
+    assert {uid: (row.is_evicted, row.is_refusal) for uid, row in rows.items()} == {
+        "u1": (True, False),
+        "u2": (False, False),
+    }

@@ -15,6 +15,7 @@ from webhook.cli.options import colors
 from webhook.cli.output import ending_well
 
 COMMANDS: Final = {
+    "bypassed": "webhook.cli.bypassed:bypassed",
     "defragment": "webhook.cli.defragment.command:defragment",
     "doctor": "webhook.cli.doctor.command:doctor",
     "evict": "webhook.cli.evict:evict",
@@ -82,6 +83,7 @@ First steps:
   fairgate tryout                        without a cluster: see one decision
   fairgate policy check policies/default
   fairgate status --help                 who uses which GPUs, what would fit now
+  fairgate bypassed --help               which pods hold GPUs without a decision of Fairgate
   fairgate queue --help                  which pods wait in line, for what, and for how long
   fairgate defragment --help             which moves of running pods would make room for those that wait
   fairgate page --help                   all of that in a browser, live

@@ -17,7 +17,7 @@ from webhook.core.reclaim.costs import loses_no_work
 from webhook.core.world.world import World
 from webhook.history.meter import UsageKey, UsageKind, bounded, holding_of
 from webhook.history.reader import object_json
-from webhook.history.store import SCALERS_OF_NAMESPACE, ObjectRow, PodRow, PolicyRow, Trace
+from webhook.history.store import EVICTED, SCALERS_OF_NAMESPACE, ObjectRow, PodRow, PolicyRow, Trace
 from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.nodes import nodes
 from webhook.kube.objects import keys, objects
@@ -170,6 +170,7 @@ class _Life:
 
     created: float
     bound: float = 0.0
+    is_evicted: bool = False
 
 
 class _Note(NamedTuple):
@@ -243,6 +244,8 @@ class PodLog:
         if row is None:
             return
         life = self._lives.get(uid)
+        if life is not None:
+            life.is_evicted = life.is_evicted or _is_evicted(found.status)
         if life is not None and (life.bound or not row.bound):
             return  # nothing that is kept has changed
         if len(self._pods) >= MAX_PENDING:
@@ -283,7 +286,8 @@ class PodLog:
             return
         noted = self._pods.get(uid)
         row = noted.row if noted is not None else PodRow(bounded(uid), "", "", created=life.created, bound=life.bound)
-        self._pods[uid] = _Note(row._replace(ended=self._clock()), None if noted is None else noted.found)
+        ended = row._replace(ended=self._clock(), code=EVICTED if life.is_evicted else "")
+        self._pods[uid] = _Note(ended, None if noted is None else noted.found)
 
     def _note_scaler(self, found: unknown_kinds.Autoscaler | None, path: str) -> None:
         """Note what scales a workload; tenants make any number of them, which displace no nodes."""

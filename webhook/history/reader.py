@@ -34,6 +34,9 @@ from webhook.history.store import (
     MAX_OBJECT_BYTES,
     RECORDED_UNTIL,
     HistoryError,
+    ObjectRow,
+    PodRow,
+    PolicyRow,
     Trace,
     check_format,
     read_rows,
@@ -429,6 +432,43 @@ def encode(rows: Iterable[UsageRow]) -> bytes:
     if part:
         parts.append(msgspec.json.encode(part)[1:-1])
     return b'{"format":%d,"rows":[%s]}' % (FORMAT, b",".join(parts))
+
+
+MAX_PODS: Final = 20_000
+"""Pods of one answer, each with its object of some kilobytes."""
+
+
+class RecordedTrace(msgspec.Struct, frozen=True):
+    """What came in a time range of a server, and from when to when it records."""
+
+    format: int
+    since: float
+    until: float
+    pods: tuple[PodRow, ...] = ()
+    objects: tuple[ObjectRow, ...] = ()
+    policies: tuple[PolicyRow, ...] = ()
+
+    @property
+    def trace(self) -> Trace:
+        """The rows."""
+        return Trace(self.pods, self.objects, self.policies)
+
+
+def recorded_trace(path: Path, since: float, until: float) -> RecordedTrace:
+    """Return what came in a time range, from a file, and what the file records. Raises HistoryError."""
+    start, end = recorded_range(path)
+    return RecordedTrace(FORMAT, start, end, *read_trace(path, since, until))
+
+
+def decode_trace(body: bytes, *, name: str) -> RecordedTrace:
+    """Return what a server answers. Raises HistoryError."""
+    try:
+        answer = msgspec.json.decode(body, type=RecordedTrace)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{name} did not answer with recorded pods: {error}") from error
+    if answer.format > FORMAT:
+        raise HistoryError(f"{name} answers in format {answer.format}, and this version reads up to {FORMAT}")
+    return answer
 
 
 def decode(body: bytes, *, name: str) -> Recording:

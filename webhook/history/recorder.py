@@ -25,7 +25,7 @@ from webhook.core.placement.best_nodes import gpu_inventory
 from webhook.core.world.world import World
 from webhook.history.evicted_work import PODS, EvictedWork, Notes, PodLog
 from webhook.history.meter import OF_EVICTIONS, Meter, UsageKey, UsageKind, UsageRow, bounded, interval_of
-from webhook.history.reader import read_usage
+from webhook.history.reader import RecordedTrace, read_usage, recorded_trace
 from webhook.history.store import Batch, HistoryBounds, HistoryError, HistoryStore, PodRow, Recorded
 from webhook.kube.admission.reviews import Review
 from webhook.kube.objects import objects
@@ -238,6 +238,13 @@ class UsageRecorder:
         await self.flush()
         found = await asyncio.to_thread(read_usage, self._path, since, until, step_seconds=step_seconds, most=most)
         return found.rows
+
+    async def read_pods(self, since: int, until: int) -> RecordedTrace:
+        """Return what came in a time range, until now. Raises HistoryError."""
+        if self._path is None:
+            raise HistoryError("this server records no history: start it with --history FILE")
+        await self.flush()
+        return await asyncio.to_thread(recorded_trace, self._path, since, until)
 
     async def flush(self, *, is_pruning: bool = False) -> None:
         """Measure until now, and write."""

@@ -27,10 +27,14 @@ SCALERS_OF_NAMESPACE: Final = 100
 """HorizontalPodAutoscalers of one namespace in a file, and in one batch."""
 
 
+EVICTED: Final = "Evicted"
+
+
 class PodRow(NamedTuple):
     """A pod, or requests that were refused alike. Times are Unix time, 0 where it did not come to that.
 
-    Of refused requests `code` is the reason, `times` their number, `created` the first and `ended` the last of them.
+    Of refused requests `code` is the reason, `times` their number, `created` the first and `ended` the last of them. Of
+    a pod that was evicted `code` is EVICTED.
     `object` is "" where it is not known, or too large.
     """
 
@@ -52,7 +56,12 @@ class PodRow(NamedTuple):
     @property
     def is_refusal(self) -> bool:
         """Whether it stands for refused requests."""
-        return bool(self.code)
+        return self.times > 0
+
+    @property
+    def is_evicted(self) -> bool:
+        """Whether it is a pod that was evicted."""
+        return self.code == EVICTED
 
 
 class ObjectRow(NamedTuple):
@@ -123,12 +132,13 @@ def write_trace(connection: sqlite3.Connection, trace: Trace) -> None:
         "user = CASE excluded.user WHEN '' THEN user ELSE excluded.user END, "
         "bound = CASE bound WHEN 0 THEN excluded.bound ELSE bound END, "
         "ended = max(ended, excluded.ended), times = times + excluded.times, "
+        "code = CASE excluded.code WHEN '' THEN code ELSE excluded.code END, "
         "object = CASE excluded.object WHEN '' THEN object ELSE excluded.object END",
         [row for row in trace.pods if row.namespace],
     )
     connection.executemany(
-        "UPDATE pods SET ended = max(ended, ?) WHERE uid = ?",
-        [(row.ended, row.uid) for row in trace.pods if not row.namespace],
+        "UPDATE pods SET ended = max(ended, ?), code = CASE ? WHEN '' THEN code ELSE ? END WHERE uid = ?",
+        [(row.ended, row.code, row.code, row.uid) for row in trace.pods if not row.namespace],
     )
     connection.executemany(
         "INSERT INTO objects (kind, name, since, until, object) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "

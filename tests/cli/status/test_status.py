@@ -100,7 +100,7 @@ def services(number, *, ready=3):
     """Services of three pods and a minimum of two, by an autoscaler."""
     found = [b.node("gpu-1", gpus=99)]
     for each in range(number):
-        pods = b.replicas(f"web{each}", 3, node="gpu-1")
+        pods = b.replicas(f"web{each}", 3, node="gpu-1", annotations={"fairgate.dev/decision": "{}"})
         for pod in pods[ready:]:
             pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
         found += [*pods, b.autoscaler(f"web{each}", minimum=2)]

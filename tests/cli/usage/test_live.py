@@ -5,13 +5,18 @@ import json
 import threading
 from contextlib import contextmanager
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
 from tests.cluster.support.fake_api import Answer, Body, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
+from tests.history import recorded
 from tests.history.support import T0, row
+from webhook.cli.main import main
 from webhook.cli.usage.live import read_live
 from webhook.history import reader
+from webhook.history.reader import recorded_trace
 from webhook.history.store import HistoryError
 from webhook.kube.objects.keys import READER, TOKEN_HEADER
 
@@ -78,6 +83,22 @@ def test_every_server_is_asked_with_the_token_in_a_header_of_its_own(api, tmp_pa
     asked = [each for each in api.asked if each.path.endswith("/usage")]
     assert {each.headers[TOKEN_HEADER] for each in asked} == {"short-lived"}
     assert {(each.query["since"], each.query["until"]) for each in asked} == {(str(T0), str(T0 + 3600))}
+
+
+def test_replay_reads_the_pods_that_all_servers_recorded(api, tmp_path):
+    file = recorded.write(tmp_path / "history.db")
+    for name in ("fairgate-0", "fairgate-1"):
+        api.faults[f"get {proxy(name)}"].clear()
+        api.faults[f"get {proxy(name)}"].append(Body(msgspec.json.encode(recorded_trace(file, T0, recorded.UNTIL))))
+    folder = tmp_path / "policy"
+    folder.mkdir()
+    (folder / "p.yaml").write_text(recorded.POLICY.replace("limit: 16", "limit: 8"))
+    config = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+    command = ["replay", "--policy", str(folder)]
+    live = CliRunner().invoke(main, [*command, "--kubeconfig", str(config)])
+    assert live.exit_code == 1, live.output
+    assert live.stdout == CliRunner().invoke(main, [*command, str(file)]).stdout
+    assert {each.query["of"] for each in api.asked if each.path.endswith("/usage")} == {"pods"}
 
 
 @pytest.mark.parametrize(

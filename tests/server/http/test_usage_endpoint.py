@@ -5,8 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.history import recorded
 from tests.history.support import T0, row
 from webhook.history import reader
+from webhook.history.reader import RecordedTrace
 from webhook.history.store import HistoryError
 from webhook.kube.objects.keys import TOKEN_HEADER
 from webhook.server.http.replies import HttpError
@@ -35,6 +37,10 @@ class Recorder:
             raise HistoryError(self.problem)
         return self.rows[:most]
 
+    async def read_pods(self, since, until):
+        self.asked.append((since, until, None))
+        return RecordedTrace(1, T0, float(until), pods=self.rows)
+
 
 def endpoint(recorder, rights=Rights()):  # noqa: B008 - has no state
     made = UsageEndpoint(recorder)
@@ -58,6 +64,16 @@ async def test_a_reader_gets_the_rows_of_the_time_range():
     response = await get(endpoint(recorder))
     assert reader.decode(response.body, name="a").rows == rows
     assert recorder.asked == [(T0, T0 + 3600, 300)]
+
+
+async def test_a_reader_gets_the_pods_that_came_and_no_more_than_an_answer_takes(monkeypatch):
+    recorder = Recorder(rows=recorded.PODS)
+    response = await get(endpoint(recorder), f"{RANGE}&of=pods")
+    found = reader.decode_trace(response.body, name="a")
+    assert (found.trace.pods, found.since) == (recorded.PODS, T0)
+    assert (await refusal(endpoint(recorder), f"{RANGE}&of=pods", token="")).status == 403
+    monkeypatch.setattr(reader, "MAX_PODS", 3)
+    assert (await refusal(endpoint(recorder), f"{RANGE}&of=pods")).status == 413
 
 
 @pytest.mark.parametrize("token", ["", "another user's"])

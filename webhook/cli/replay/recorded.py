@@ -5,7 +5,7 @@ Runs a history under a policy, and says what came of each pod and of each team.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from webhook.cli.screen import Screen
 from webhook.core.admission.queueing import as_requested
 from webhook.core.model import decision as decision_annotation
 from webhook.core.model.amounts import Namespace, TeamName, Uid, User, agreeing, plural
-from webhook.core.model.constraints import Tier
+from webhook.core.model.constraints import TIERS, Tier
 from webhook.core.model.decision import as_asked
 from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Policy
@@ -90,6 +90,31 @@ def _outcome(record: TaskRecord, queued: set[str], until: int) -> Outcome:
         wait_seconds=max(0, (until if record.started is None else record.started) - created),
         why=refusal_text(record.refused) if record.state is TaskState.REFUSED else "",
     )
+
+
+def as_recorded(
+    rows: Mapping[str, PodRow], old: Mapping[str, Outcome], new: Mapping[str, Outcome], *, until: int
+) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    """Return what happened, by the record, and what would have: the same where the policies make no difference.
+
+    A history does not say which pods waited in line; that is as the old policy decides again.
+    """
+    was, would = {}, {}
+    for name, before in old.items():
+        row, after = rows[name], new[name]
+        wait = max(0, int((row.bound or until) - row.created))
+        if row.is_refusal:
+            happened = replace(before, tier=None, is_refused=True, is_evicted=False, wait_seconds=wait)
+        else:
+            tier = Tier(row.tier) if row.bound and row.tier in TIERS else None
+            happened = replace(
+                before, tier=tier, is_refused=False, is_evicted=row.is_evicted, wait_seconds=wait, why=""
+            )
+        was[name] = happened
+        more = after.wait_seconds - before.wait_seconds
+        is_same = before.text == after.text
+        would[name] = replace(happened, wait_seconds=max(0, wait + more)) if is_same else after
+    return was, would
 
 
 def sums_by_team(

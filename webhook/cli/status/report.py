@@ -286,6 +286,9 @@ class StatusReport(msgspec.Struct, rename="camel", omit_defaults=True):
     notify: Annotated[
         list[str], msgspec.Meta(description="targets that messages to people do not reach; left out if there are none")
     ] = []
+    bypassed: Annotated[
+        list[str], msgspec.Meta(description="pods without a decision of Fairgate; left out if there are none")
+    ] = []
 
 
 def report_of(
@@ -318,6 +321,7 @@ def report_of(
         idle_unknown,
         [_minimum(row) for row in board.minimums],
         list(unreached),
+        [f"{each.pod.namespace}/{each.pod.name}" for each in board.bypassed],
     )
 
 

@@ -13,6 +13,7 @@ from webhook.cli.options import UNBOUNDED
 from webhook.cli.screen import Screen
 from webhook.cli.status.report import GpuPicture
 from webhook.core.explain.node_rows import NodeRow
+from webhook.core.explain.pod_rows import bypassed_text
 from webhook.core.explain.team_rows import Board, DepartmentRow, MinimumRow, ModelRow, TeamRow
 from webhook.core.model.amounts import GpuModel, ResourceName, Units, column_gpus, exact_units, format_limit, plural
 
@@ -66,6 +67,7 @@ def to_lines(board: Board, look: Look, *, source: str) -> list[str]:
         rest = _rest(len(board.minimums) - look.minimums, "workload", look)
         screen.show("", _minimums(board.minimums[: look.minimums]), *rest)
     notes = [each.text for each in board.unusual] + [each.text for each in board.idle]
+    notes += filter(None, [bypassed_text(board.bypassed)])
     if notes:
         screen.show("", *[Line(text, style="yellow") for text in notes])
     screen.show("", *map(Line, source.split("\n")))

@@ -7,10 +7,10 @@ import asyncio
 import ssl
 import time
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -23,7 +23,7 @@ from webhook.cluster.api.requests import own_namespace
 from webhook.cluster.writes.reports import read_report
 from webhook.history import reader
 from webhook.history.meter import Recording
-from webhook.history.reader import By, Ratios, UsageSum
+from webhook.history.reader import By, Ratios, RecordedTrace, UsageSum
 from webhook.history.store import HistoryError
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import UsagePeriod
@@ -31,6 +31,9 @@ from webhook.kube.objects import keys
 from webhook.kube.objects.keys import AUDIENCE, READER, TOKEN_HEADER, TOKEN_SECONDS, USAGE_PATH
 from webhook.kube.registration.inventory import path_of
 from webhook.kube.registration.registration import VALIDATING_CONFIGURATION
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
 
 SECONDS: Final = 60.0
 _PORT: Final = 8443
@@ -43,10 +46,18 @@ class NotAllowedError(HistoryError):
 
 def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
     """Return the records of all servers of a cluster. Raises HistoryError."""
-    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import
+    return _read_all(fetch_live(kubeconfig or default_kubeconfig(), since, until))
 
+
+def read_pods(kubeconfig: Path | None, since: int, until: int) -> list[RecordedTrace]:
+    """Return the pods that all servers of a cluster recorded. Raises HistoryError."""
+    query = {"of": "pods", **_range(since, until)}
+    return _read_all(_fetch(kubeconfig or default_kubeconfig(), query, reader.decode_trace))
+
+
+def _read_all(reading: Coroutine[Any, Any, list[_T]]) -> list[_T]:
     try:
-        return asyncio.run(fetch_live(kubeconfig or default_kubeconfig(), since, until))
+        return asyncio.run(reading)
     except ClusterError as error:
         is_refused = isinstance(error, ApiError) and (error.is_forbidden or error.is_missing)
         kind = NotAllowedError if is_refused else HistoryError
@@ -55,15 +66,28 @@ def read_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording
 
 async def fetch_live(kubeconfig: Path | None, since: int, until: int) -> list[Recording]:
     """Return the records of all servers, inside an event loop. Raises HistoryError, ClusterError."""
-    query = {"since": str(since), "until": str(min(until, int(time.time()) + 1))}
+    return await _fetch(kubeconfig, _range(since, until), reader.decode)
+
+
+def _range(since: int, until: int) -> dict[str, str]:
+    return {"since": str(since), "until": str(min(until, int(time.time()) + 1))}
+
+
+class _Decode(Protocol[_T_co]):
+    def __call__(self, body: bytes, *, name: str) -> _T_co:
+        """Return what a server answers. Raises HistoryError."""
+
+
+async def _fetch(kubeconfig: Path | None, query: Mapping[str, str], decode: _Decode[_T]) -> list[_T]:
     async with await connect(kubeconfig) as connection:
         client = await _client(connection)
         service = client.get("service")
         namespace = service["namespace"] if service else await own_namespace(kubeconfig)
         token = await _token(connection, namespace)
         if not service:
-            return [await _at_url(client, query, token)]
-        return await _of_pods(connection, namespace, query, token)
+            body, name = await _at_url(client, query, token)
+            return [decode(body, name=name)]
+        return [decode(body, name=name) async for body, name in _of_pods(connection, namespace, query, token)]
 
 
 async def _client(connection: ApiConnection) -> Mapping[str, Any]:
@@ -91,13 +115,15 @@ async def _token(connection: ApiConnection, namespace: str) -> str:
     return str(msgspec.json.decode(body)["status"]["token"])
 
 
-async def _of_pods(connection: ApiConnection, namespace: str, query: Mapping[str, str], token: str) -> list[Recording]:
-    """Return the records of all running servers. Raises HistoryError if one cannot be read: its refusals would miss."""
+async def _of_pods(
+    connection: ApiConnection, namespace: str, query: Mapping[str, str], token: str
+) -> AsyncIterator[tuple[bytes, str]]:
+    """Yield the answers of all running servers. Raises HistoryError if one cannot be read: its refusals would miss."""
     selector = ",".join(f"{key}={value}" for key, value in keys.OWN_LABELS)
     pods = f"/api/v1/namespaces/{namespace}/pods"
     params = {"labelSelector": selector, "fieldSelector": "status.phase=Running"}
     listed = msgspec.json.decode(await connection.send("GET", pods, action="list pods", params=params))
-    found = []
+    is_any = False
     for pod in listed.get("items") or ():
         name = pod["metadata"]["name"]
         path = f"{pods}/https:{name}:{_PORT}/proxy{USAGE_PATH}"
@@ -109,14 +135,14 @@ async def _of_pods(connection: ApiConnection, namespace: str, query: Mapping[str
             if error.is_forbidden:
                 raise
             raise HistoryError(f"server {name} cannot be read, and without it refusals miss: {error}") from error
-        found.append(reader.decode(body, name=name))
-    if not found:
+        is_any = True
+        yield body, name
+    if not is_any:
         raise HistoryError(f"no server runs in namespace {namespace}")
-    return found
 
 
-async def _at_url(client: Mapping[str, Any], query: Mapping[str, str], token: str) -> Recording:
-    """Return the record of a server that is registered by its URL."""
+async def _at_url(client: Mapping[str, Any], query: Mapping[str, str], token: str) -> tuple[bytes, str]:
+    """Return the answer of a server that is registered by its URL."""
     parts = urlsplit(client["url"])
     url = parts._replace(path=USAGE_PATH, query="").geturl()
     try:
@@ -132,7 +158,7 @@ async def _at_url(client: Mapping[str, Any], query: Mapping[str, str], token: st
     if not response.ok:
         kind = NotAllowedError if response.status == HTTPStatus.FORBIDDEN else HistoryError
         raise kind(f"{url} answers {response.status}: {_text(body)}")
-    return reader.decode(body, name=url)
+    return body, url
 
 
 def _pem(bundle: str) -> str | None:

@@ -3,7 +3,7 @@
 What is known of a cluster's autoscalers: which pools grow, and where policy and cluster do not agree.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -12,9 +12,10 @@ from webhook.core.explain.candidates import excluders
 from webhook.core.model.amounts import Namespace, TeamName, Units, plural, plural_gpus, printable
 from webhook.core.model.constraints import Tier
 from webhook.core.model.node import Autoscaler
-from webhook.core.model.pod import Obstacle, Resident, Stage
+from webhook.core.model.pod import Handling, Obstacle, Resident, Stage
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.model.policy_addons import IdleAction
+from webhook.core.quota.shares import is_hidden
 from webhook.core.world.world import World
 
 
@@ -148,6 +149,65 @@ def unusual_pods(world: World, *, sees: Callable[[Namespace], bool] = lambda _na
         if pods:
             pods.sort(key=lambda pod: (pod.namespace, pod.name))
             yield UnusualPods(stage, tuple(pods), sum(pod.demand.gpus for pod in pods))
+
+
+class BypassedPod(NamedTuple):
+    """A GPU pod on which the webhook did not decide when it came; `why` is how that can be."""
+
+    pod: Resident
+    team: TeamName
+    why: str
+
+
+_HANDLED: Final = {
+    Handling.MANAGED: "when it came Fairgate was off, did not enforce or was left out, or it named its node",
+    Handling.NODE_NAME: "it named its node: counted only",
+    Handling.DAEMON_SET: "it is of a DaemonSet: counted only",
+    Handling.MIRROR: "a kubelet runs it from a file: counted only",
+    Handling.FOREIGN_SCHEDULER: "another scheduler places it: counted only",
+}
+
+
+def bypassed_pods(world: World, *, sees: Callable[[Namespace], bool] = lambda _namespace: True) -> list[BypassedPod]:
+    """Return the GPU pods without a decision, those first that Fairgate would have placed, then by age.
+
+    None while policy is not enforced, and none of exempt namespaces. Fairgate labels some of them later: they stay.
+    """
+    pods = world.pods() if world.policy.is_enforced else ()
+    found = [
+        BypassedPod(pod, world.tenancy(pod.namespace).team_name, _HANDLED[_handling(pod)])
+        for pod in pods
+        if not pod.has_decision
+        and pod.demand.gpus
+        and sees(pod.namespace)
+        and not is_hidden(pod.namespace)
+        and not world.tenancy(pod.namespace).is_exempt
+        and not world.is_assumed(pod.uid)
+    ]
+    return sorted(
+        found,
+        key=lambda each: (
+            _handling(each.pod) is not Handling.MANAGED,
+            each.pod.created,
+            each.pod.namespace,
+            each.pod.name,
+        ),
+    )
+
+
+def _handling(pod: Resident) -> Handling:
+    """Return who places a pod; on a node every pod looks as if it had named that."""
+    is_bound = pod.handling is Handling.NODE_NAME and pod.node is not None
+    return Handling.MANAGED if is_bound else pod.handling
+
+
+def bypassed_text(found: Sequence[BypassedPod]) -> str:
+    """Return how many pods were created past the webhook, and which command lists them; "" for none."""
+    missed = [each for each in found if _handling(each.pod) is Handling.MANAGED]
+    if not missed:
+        return ""
+    gpus = plural_gpus(sum(each.pod.demand.gpus for each in missed))
+    return f"{plural(len(missed), 'pod')} of {gpus} came without a decision of Fairgate: `fairgate bypassed` lists them"
 
 
 def stage_text(pod: Resident, stage: Stage, world: World) -> str:

@@ -11,7 +11,14 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.admission.pools import membership
 from webhook.core.explain.node_rows import DeviceGroup, HeldPart, NodeRow, node_row
-from webhook.core.explain.pod_rows import IdlePods, UnusualPods, idle_pods, unusual_pods
+from webhook.core.explain.pod_rows import (
+    BypassedPod,
+    IdlePods,
+    UnusualPods,
+    bypassed_pods,
+    idle_pods,
+    unusual_pods,
+)
 from webhook.core.model.amounts import (
     PODS,
     DepartmentName,
@@ -290,7 +297,7 @@ class FreeRow:
 class Board:
     """The whole status; `unusual` has pods whose charge may surprise, `idle` those that do not use their GPUs.
 
-    `minimums` are the workloads that are to keep some replicas.
+    `minimums` are the workloads that are to keep some replicas, `bypassed` the pods without a decision.
     """
 
     teams: tuple[TeamRow, ...]
@@ -300,6 +307,7 @@ class Board:
     unusual: tuple[UnusualPods, ...] = ()
     idle: tuple[IdlePods, ...] = ()
     minimums: tuple[MinimumRow, ...] = ()
+    bypassed: tuple[BypassedPod, ...] = ()
 
     def of_namespaces(self, namespaces: Collection[str], world: World) -> "Board":
         """Return the same with the teams of these namespaces alone; the nodes stay."""
@@ -311,6 +319,7 @@ class Board:
             teams=tuple(row for row in self.teams if row.name in names),
             departments=tuple(row for row in self.departments if row.name in above),
             unusual=tuple(unusual_pods(world, sees=lambda namespace: namespace in namespaces)),
+            bypassed=tuple(each for each in self.bypassed if each.pod.namespace in namespaces),
             idle=tuple(row for row in self.idle if row.team in names),
             minimums=tuple(row for row in self.minimums if row.workload.partition("/")[0] in namespaces),
         )
@@ -353,6 +362,7 @@ def board_of(world: World, *, holders: int = 3) -> Board:
         free=tuple(_free(nodes, world)),
         unusual=tuple(unusual_pods(world)),
         minimums=tuple(minimum_rows(world)),
+        bypassed=tuple(bypassed_pods(world)),
     )
 
 

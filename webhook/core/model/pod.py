@@ -249,8 +249,8 @@ class Resident(NamedTuple):
     before its scheduler reports that. `replica` is as in a Pod. `is_ready`: it runs, and no condition says that it is
     not ready. `idle_since` is since when its GPUs are not used, 0 where they are or nothing is known. `notice_at` is
     the announced time of its eviction, 0 where none is. `is_acknowledged`: the kubelet of its node has reported
-    something of it, or may have. `nominated` is the node whose room kube-scheduler keeps for it while its victims end,
-    from pods of lower or equal priority.
+    something of it, or may have. `has_decision`: the webhook decided on it when it came. `nominated` is the node whose
+    room kube-scheduler keeps for it while its victims end, from pods of lower or equal priority.
     """
 
     uid: Uid
@@ -286,6 +286,7 @@ class Resident(NamedTuple):
     is_acknowledged: bool = True
     notice_at: int = 0
     nominated: NodeName | None = None
+    has_decision: bool = True
     version: int = 0  # also changes with fields that are not read; it stays last, comparisons leave it out
 
     def __eq__(self, other: object) -> bool:

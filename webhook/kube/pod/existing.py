@@ -160,6 +160,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         is_ready=is_ready(pod.status),
         is_acknowledged=is_acknowledged(pod.status),
         nominated=NodeName(intern(nominated)) if nominated else None,
+        has_decision=keys.DECISION in annotations,
     )
 
 

@@ -1,9 +1,11 @@
-"""GET /usage: the recorded usage of a time range, for callers who may list the pods of all namespaces."""
+"""GET /usage: what was recorded of a time range, for callers who may list the pods of all namespaces."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs
 
+import msgspec
 from aiohttp import web
 
 from webhook.cluster.api.client import ClusterError
@@ -28,14 +30,16 @@ class UsageEndpoint:
         self._running = 0
 
     async def get(self, request: web.BaseRequest, _target: RequestTarget) -> web.Response:
-        """Handle GET /usage?since=SECONDS&until=SECONDS."""
+        """Handle GET /usage?since=SECONDS&until=SECONDS; with &of=pods the pods that came, for `fairgate replay`."""
         if self._running >= AT_ONCE:
             raise HttpError(429, "TooManyRequests", "other requests for usage are answered now", retry_after_seconds=2)
         self._running += 1
         try:
             await self._check(request.headers.get(TOKEN_HEADER, ""))
-            since, until = _range(request.raw_path)
-            return web.Response(body=await self._answer(since, until), content_type="application/json")
+            query = parse_qs(request.raw_path.partition("?")[2])
+            since, until = _range(query)
+            answer = self._pods if query.get("of") == ["pods"] else self._answer
+            return web.Response(body=await answer(since, until), content_type="application/json")
         finally:
             self._running -= 1
 
@@ -60,9 +64,18 @@ class UsageEndpoint:
             raise HttpError(413, "TooManyRows", text)
         return await asyncio.to_thread(reader.encode, rows)
 
+    async def _pods(self, since: int, until: int) -> bytes:
+        try:
+            found = await self._recorder.read_pods(since, until)
+        except HistoryError as error:
+            raise HttpError(404, "NoHistory", str(error)) from error
+        if len(found.pods) > reader.MAX_PODS:
+            text = f"{len(found.pods):,} pods, and at most {reader.MAX_PODS:,} are sent: ask for a shorter time"
+            raise HttpError(413, "TooManyPods", text)
+        return await asyncio.to_thread(msgspec.json.encode, found)
 
-def _range(raw_path: str) -> tuple[int, int]:
-    query = parse_qs(raw_path.partition("?")[2])
+
+def _range(query: Mapping[str, list[str]]) -> tuple[int, int]:
     try:
         since, until = int(query["since"][0]), int(query["until"][0])
     except (KeyError, ValueError):
