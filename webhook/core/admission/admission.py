@@ -23,6 +23,7 @@ from webhook.core.admission.queueing import (
     queue_for_room,
     reasons_against,
 )
+from webhook.core.admission.unplaced import any_model, could_hold
 from webhook.core.admission.verification import confirm
 from webhook.core.model import decision as decision_annotation
 from webhook.core.model.amounts import TeamName
@@ -72,7 +73,12 @@ def _decide_alone(assessed: Assessment, world: World) -> Decision:
         if (queued := queue_for_room(assessed, decision, world)) is not None:
             return with_old_pods(queued, assessed.pod, world)
         decision = with_old_pods(decision, assessed.pod, world)
-    return (queue_behind_others(assessed, world) if len(world.waiting) else None) or decision
+    if len(world.waiting) and (behind := queue_behind_others(assessed, world)) is not None:
+        return behind
+    if len(world.fleet.by_model()) > 1 and isinstance(decision, Admit):
+        able = could_hold(assessed.pod, assessed.pools.allowed, world)
+        decision = decision._replace(warnings=decision.warnings + any_model(assessed.pod, able, world))
+    return decision
 
 
 def start(assessed: Assessment, world: World) -> Decision:

@@ -63,6 +63,20 @@ def demanded_model(constraints: Constraints, world: World) -> GpuModel | None:
     return next((GpuModel(value) for label in sorted(labels) if (value := constraints.demanded(label))), None)
 
 
+def any_model(pod: Pod, able: int, world: World) -> tuple[Reason, ...]:
+    """Return the warning that a pod may run on several GPU models and asks for none; `able` are its possible nodes."""
+    by_model = world.fleet.by_model()
+    if len(by_model) < _SEVERAL or not pod.demand.gpus or pod.pool is not None or pod.requires:
+        return ()
+    if any(label and pod.constraints.possible(label) for _, label in by_model):
+        return ()
+    found = {model: label for (model, label), members in by_model.items() if model and members & able}
+    if len(found) < _SEVERAL:
+        return ()
+    words = "it asks for no GPU model and may run on any of {models}: name one by nodeSelector {label}"
+    return (Reason(Code.ANY_MODEL, words, {"models": tuple(sorted(found)), "label": min(found.values())}),)
+
+
 def model_requirements(model: GpuModel, label: str, world: World) -> tuple[Requirement, ...]:
     """Return requirements for the nodes of one model: the label that names it, or the absence of all such labels."""
     if label:
@@ -144,6 +158,7 @@ _TEMPORARY: Final = tuple(
 """Tolerations of the taints that controllers add to a node and remove again."""
 
 _MOST_TAINTS: Final = 3
+_SEVERAL: Final = 2
 _THE_POD: Final = Statement("the pod")
 _ANYWHERE: Final = Statement("")
 _WHEN_FREE: Final = "{nodes:node} could hold it when free and open"

@@ -11,7 +11,7 @@ from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.domain_rules import domain_refusal, ignored_requests
 from webhook.core.admission.pools import may_grow
 from webhook.core.admission.queueing import can_queue, may_wait_for_borrowers
-from webhook.core.admission.unplaced import could_hold, never_fits
+from webhook.core.admission.unplaced import any_model, could_hold, never_fits
 from webhook.core.devices.claim_users import ClaimKey
 from webhook.core.devices.claims import Instead
 from webhook.core.model.amounts import Units
@@ -217,6 +217,7 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
     if not able:
         yield Reason(Code.NEVER_FITS, *never_fits(part.pod, pools.allowed, world, what=part.label))
         return
+    yield from any_model(part.pod, able, world)
     if part.number is None:
         return
     yield from _over_model(part, part.number, team, able, world)

@@ -348,6 +348,7 @@ class Code(StrEnum):
     ALREADY_DECIDED = "AlreadyDecided"
     # warnings
     NO_ROOM_NOW = "NoRoomNow"
+    ANY_MODEL = "AnyModel"
     UNKNOWN_USER = "UnknownUser"
     TOPOLOGY_IGNORED = "TopologyIgnored"
     GANG_IGNORED = "GangIgnored"
