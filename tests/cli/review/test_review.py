@@ -55,9 +55,7 @@ def test_pods_of_exempt_namespaces_are_noted_with_what_exempts_them(review):
 def test_notes_never_fail(review):
     """That a namespace is exempt, and that an object replaces another one."""
     exempt = POD.replace("namespace: nlp", "namespace: gpu-operator")
-    result = review(
-        "-", "--fail-on", "warning", "--fail-on", "preemptible", stdin=f"{exempt}---\n{exempt}"
-    )
+    result = review("-", "--fail-on", "warning", "--fail-on", "preemptible", stdin=f"{exempt}---\n{exempt}")
     assert (result.exit_code, "replaces the same object" in result.stdout) == (0, True)
 
 

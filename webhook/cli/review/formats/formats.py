@@ -113,7 +113,7 @@ _NOTE_HELP: Final = codes.Help("A note on how the manifest was read.", "None nee
 
 
 def to_sarif(findings: Sequence[Finding], *, docs_url: str) -> str:
-    """Return all findings as one run; every reason code is a rule, with its help and a page below `docs_url`, if any."""
+    """Return all findings as one run; every reason code is a rule, with its help, and a page below `docs_url`."""
     rules = sorted([*Code, NOTE])
     page = f"{docs_url.rstrip('/')}/{_PAGE}" if docs_url else ""
     driver = {"name": "Fairgate", "version": __version__, "rules": [_rule(code, page) for code in rules]}
