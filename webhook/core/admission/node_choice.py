@@ -344,10 +344,10 @@ def _placed(
     Nodes with a taint PreferNoSchedule come after those without: kube-scheduler weighs that, names do not.
     """
     fleet, soft = world.fleet, 0
-    for option in options if fleet.labels.preferences else ():
-        soft |= option.slots & fleet.labels.discouraged(world.pools.joined(pod.constraints, option.pool))
-    if not (soft or world.rejecting_nodes):
+    if not (fleet.labels.preferences or world.rejecting_nodes):
         return [(option, nodes) for option in options if (nodes := _place(pod, option, affinity, world))]
+    for option in options:
+        soft |= option.slots & fleet.labels.discouraged(world.pools.joined(pod.constraints, option.pool))
     closed, last, _ = world.rejecting_nodes.avoided(assessed.team.name, pod, fleet)
     for avoided in dict.fromkeys((closed | last | soft, closed | last, closed | soft, closed)):
         rest = [option._replace(slots=option.slots & ~avoided) for option in options]

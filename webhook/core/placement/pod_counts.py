@@ -137,6 +137,8 @@ class PodCounts:
     def against(self, namespace: Namespace, labels: Mapping[str, str]) -> dict[AntiAffinityKey, Mapping[NodeName, int]]:
         """Return the anti-affinity rules against such a pod, with the number of pods that have them on each node."""
         found: dict[AntiAffinityKey, Mapping[NodeName, int]] = {}
+        if not self._anti_affinity:
+            return found
         for about in (namespace, *EVERY_NAMESPACE):
             if (by_home := self._anti_affinity.get(about)) is not None:
                 found.update(_against(by_home, namespace, labels, self.namespace_labels(namespace)))

@@ -220,6 +220,7 @@ _GPU_COUNT: Final = ResourceName(keys.GPU_COUNT)
 _T = TypeVar("_T")
 
 _EVERY_ADDRESS: Final = ("", "0.0.0.0")  # noqa: S104 - compared, not bound
+_ONE_ADDRESS: Final = ResourceName("")
 _PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 _CACHED_POLICIES: Final = 8
 _CONTAINER_BYTES: Final = 64
@@ -232,12 +233,13 @@ class Reading:
     """A pod's parsed demand.
 
     `problems` lists what the API server would refuse in the GPU amounts, and what cannot be parsed. `demand` is None
-    if something cannot be parsed; `excess` lists exceeded limits.
+    if something cannot be parsed; `excess` lists exceeded limits. `opens_ports`: it takes host ports, on any address.
     """
 
     demand: Demand | None
     problems: tuple[str, ...] = ()
     excess: tuple[str, ...] = ()
+    opens_ports: bool = False
 
 
 class _ResourceList(msgspec.Struct, frozen=True, gc=False):
@@ -324,18 +326,20 @@ def _read(weights: Weights, source: _Source) -> Reading:
     excess = tuple(_excess(requests))
     requests[PODS] = 1  # every pod uses one of its node's `pods`
     if ports:
-        requests.update(dict.fromkeys(ports, 1))
+        requests.update(dict.fromkeys(filter(None, ports), 1))
     counted = None
     if any(requests.get(name) for name in SHARES):
         # HAMi's scheduler reads shares of app containers only: an init container gets whole devices
         counted = pod_requests([_shaped(c) for c in containers], init=[_whole(c) for c in inits], overhead=over)
-    return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems, excess)
+    demand = demand_of(requests, weights, per_device=_per_device(requests), counted=counted)
+    return Reading(demand, problems, excess, bool(ports))
 
 
 def _host_ports(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
     """Return the host ports that a pod takes on every address of its node, as resources: at most so many are read.
 
-    As in kube-scheduler, those of sidecars count, and those of other init containers do not.
+    Those on one address are the resource "", which no node counts. As in kube-scheduler, those of sidecars count, and
+    those of other init containers do not.
     """
     ports: list[objects.ContainerPort] = []
     for container in spec.containers:
@@ -350,7 +354,9 @@ def _host_ports(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
 
 def _ports_of(ports: Iterable[objects.ContainerPort]) -> Iterator[ResourceName]:
     for each in ports:
-        if each.host_port and each.host_ip in _EVERY_ADDRESS:
+        if each.host_port and each.host_ip not in _EVERY_ADDRESS:
+            yield _ONE_ADDRESS
+        elif each.host_port:
             protocol = each.protocol if each.protocol in _PROTOCOLS else "TCP"
             yield ResourceName(intern(f"{HOST_PORT}{each.host_port} ({protocol})"))
 

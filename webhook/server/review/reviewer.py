@@ -95,7 +95,8 @@ class AdmissionReviewer:
             return self._answer(review, None, pod)
         pod, decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
         if isinstance(decision, Admit):
-            patch = [*patch, *operations(found, decision, now_text=self._now_text())]
+            made = operations(found, decision, now_text=self._now_text())
+            patch = [*patch, *made] if patch else made
         elif isinstance(decision, Queue):
             patch = [*patch, *queue_operations(found, decision, now_text=self._now_text())]
         elif not isinstance(decision, NotApplicable):
