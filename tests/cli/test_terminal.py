@@ -94,6 +94,16 @@ def test_control_characters_in_names_are_escaped(words):
     assert not any(line.startswith("team-a  99") for line in printed.split("\n"))
 
 
+@pytest.mark.parametrize("command", ["status", "review", "explain a manifest", "explain a pod"])
+@pytest.mark.parametrize("layout", ["json", "yaml"])
+def test_data_have_the_names_and_a_terminal_shows_them_as_they_are(command, layout):
+    words = COMMANDS[command]
+    done = CliRunner().invoke(main, [words[0], "-o", layout, *words[1:]])
+    assert [line for line in done.stdout.split("\n") if not line.isprintable()] == []
+    read = json.loads(done.stdout) if layout == "json" else yaml.safe_load(done.stdout)
+    assert json.dumps(EVIL)[1:-1] in json.dumps(read)
+
+
 def test_a_report_of_logs_keeps_its_columns():
     line = {"event": "decision", "operation": "CREATE", "phase": "validate", "outcome": "deny", "code": "UnknownTeam"}
     line |= {"namespace": EVIL, "name": EVIL, "owner": f"Job/{EVIL}", "team": EVIL, "message": EVIL, "time": "t"}

@@ -45,8 +45,6 @@ WHOLE = {
     "Is Fairgate healthy?": [r"server +ok", r"leader +ok", r"evictor +ok", r"room +ok", r"reachable +ok"],
 }
 SECRETS = ("theirs",)
-WITH_NAMES = {"Why was my pod evicted?"}
-"""The Event on an evicted pod names the one that needed its room."""
 
 
 @pytest.fixture
@@ -86,7 +84,7 @@ def test_a_data_scientist_gets_whole_answers_and_an_admin_the_same(stage, tmp_pa
         command = re.sub(r"\bvision\b", vision, ASKED[question])
         printed = said(command, kubeconfig, tmp_path)
         lacks = [each for each in WHOLE[question] if not re.search(each, printed, re.DOTALL)]
-        if kubeconfig == person.kubeconfig and question not in WITH_NAMES:
+        if kubeconfig == person.kubeconfig:
             lacks += [f"no {each}" for each in (*SECRETS, fairgate.team_b) if each in printed]
         return [f"{question}: {lacks} in\n{printed}"] if lacks else []
 
