@@ -232,6 +232,22 @@ async def test_a_workload_is_explained_with_rights_in_one_namespace(api, fairgat
     assert not [path for path in paths if "poddisruptionbudgets" in path or "leases" in path], "not needed here"
 
 
+GIVES = {"type": "Container", "default": {"nvidia.com/gpu": "1"}}
+
+
+async def test_a_limit_range_of_the_namespace_gives_its_devices_to_new_pods(api, fairgate, tmp_path):
+    web = {"containers": [{"name": "main", "image": "i", "resources": {"limits": {"cpu": "1"}}}]}
+    made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    (tmp_path / "web.json").write_text(json.dumps(made | {"spec": {"replicas": 3, "template": {"spec": web}}}))
+    api.put("/api/v1/limitranges", "gives", namespace="nlp", spec={"limits": [GIVES]})
+    reviewed = json.loads((await fairgate("review", tmp_path / "web.json", "-n", "nlp", "-o", "json")).stdout)
+    assert (reviewed["summary"]["pods"], reviewed["summary"]["gpus"]) == (3, "3")
+    explained = json.loads((await fairgate("explain", tmp_path / "web.json", "-n", "nlp", "-o", "json")).stdout)
+    assert explained[0]["gpus"] == "1"
+    elsewhere = json.loads((await fairgate("review", tmp_path / "web.json", "-n", "vision", "-o", "json")).stdout)
+    assert elsewhere["summary"]["gpus"] == "0"
+
+
 async def test_unreadable_events_are_omitted_with_one_note(api, fairgate):
     forbid(api, "/api/v1/namespaces/nlp/events")
     done = await fairgate("explain", "pod/mine", "-n", "nlp")

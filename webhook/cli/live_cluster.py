@@ -36,6 +36,7 @@ from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import (
     FAILED_PODS,
     LEDGERS,
+    LIMIT_RANGES,
     SAVED_KINDS,
     WORLD_KINDS,
     WorldKind,
@@ -206,6 +207,22 @@ async def read_objects(
         autoscalers = objects_of(await _autoscalers(connection, unnamed), at=at)
     listed = (each for kind in kinds for each in found[kind.kind])
     return Found((*listed, *ledgers, *autoscalers), unnamed, coverage)
+
+
+async def read_limit_ranges(kubeconfig: Path | None, namespaces: Sequence[str]) -> list[dict[str, Any]]:
+    """Read the LimitRanges of a cluster as far as they may be listed. Raises ClusterError."""
+    found: list[dict[str, Any]] = []
+    async with await connect(kubeconfig) as connection:
+
+        async def read(path: str) -> None:
+            found.extend(await list_objects(connection, LIMIT_RANGES, path=path))
+
+        try:
+            await read_permitted(LIMIT_RANGES.path, read, namespaces=await _scope(kubeconfig, namespaces))
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+    return found
 
 
 async def read_world(kubeconfig: Path | None, world: World, namespaces: Sequence[str]) -> tuple[Coverage, Unnamed]:

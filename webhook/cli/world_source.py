@@ -25,6 +25,7 @@ from webhook.kube.pod.existing import EndedPod
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.kube.world_file.world_file import parse_objects, read_world
+from webhook.kube.world_file.world_objects import LIMIT_RANGES
 from webhook.policy.watch import load
 from webhook.server.settings import FileWorld, LiveCluster
 
@@ -253,6 +254,19 @@ def read_objects(
             return WorldObjects(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_objects_of_cluster(kubeconfig, namespaces, has_room=has_room, is_saved=is_saved))
+        case _ as never:
+            assert_never(never)
+
+
+def limit_ranges(source: Source, *, namespaces: Sequence[str] = ()) -> tuple[Mapping[str, Any], ...]:
+    """Return the LimitRanges of a world, as far as they may be read: they give devices to pods. Raises WorldError."""
+    match source:
+        case FileWorld(path=path):
+            return tuple(each for each in _objects_of_file(path) if each.get("kind") == LIMIT_RANGES.kind)
+        case LiveCluster(kubeconfig=kubeconfig):
+            from webhook.cli.live_cluster import read_limit_ranges  # noqa: PLC0415 - slow to import, and files need none of it
+
+            return tuple(asyncio.run(read_limit_ranges(kubeconfig, namespaces)))
         case _ as never:
             assert_never(never)
 

@@ -44,7 +44,15 @@ from webhook.cli.output import to_data
 from webhook.cli.review.answers import AmpleNodes
 from webhook.cli.review.collect import read_sources
 from webhook.cli.screen import Screen, progress
-from webhook.cli.world_source import WorldObjects, choose_policy, describe_world, origin_of, read_objects, world_of
+from webhook.cli.world_source import (
+    WorldObjects,
+    choose_policy,
+    describe_world,
+    limit_ranges,
+    origin_of,
+    read_objects,
+    world_of,
+)
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
 from webhook.core.explain.line_rows import EarlierWaits, QueueReader, QueueRow
 from webhook.core.explain.pod_rows import left_text
@@ -258,7 +266,9 @@ def _find(options: Options) -> Found:
         raise _NothingToExplainError(f"there is no node {options.node}")
     details = _details(options, target, has_names=reading.coverage.has_names)
     if target is None:
-        subjects = list(pods_of_manifests(manifests, namespace=options.namespace, world=world, kinds=kinds))
+        where, ranges = options.namespace, limit_ranges(options.source, namespaces=(options.namespace,))
+        made = pods_of_manifests(manifests, namespace=where, world=world, kinds=kinds, limit_ranges=ranges)
+        subjects = list(made)
     elif target.is_pod:
         subjects = [_pod(target.name, reading, options, world, details)]
     else:

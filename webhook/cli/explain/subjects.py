@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 
 from webhook.cli.defragment.run import read_movement
@@ -165,11 +166,19 @@ def _evicted_at(pod: Mapping[str, Any]) -> str:
 
 
 def pods_of_manifests(
-    found: Iterable[Mapping[str, Any]], *, namespace: str, world: World, kinds: KindTable
+    found: Iterable[Mapping[str, Any]],
+    *,
+    namespace: str,
+    world: World,
+    kinds: KindTable,
+    limit_ranges: Iterable[Mapping[str, Any]] = (),
 ) -> Iterator[Subject | Unknown]:
-    """Yield one pod of each role of each workload; Unknown where the pods are not known."""
+    """Yield one pod of each role of each workload; Unknown where the pods are not known.
+
+    The world's `limit_ranges` give devices as those of the manifests do.
+    """
     objects = list(found)
-    related = Related.of(objects, namespace=namespace)
+    related = Related.of(chain(limit_ranges, objects), namespace=namespace)
     for each in objects:
         workload = expand(each, kinds=kinds, related=related, namespace=namespace)
         if isinstance(workload, Unknown):

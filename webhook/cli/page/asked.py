@@ -173,7 +173,9 @@ class CommandAnswers:
         world = reading.world if viewer.sees_all else self._reduced(readable)[1]
         add_manifests(collected, world)
         facts = WorldFacts("cluster", self._state.origin, None, len(world.fleet), 0, world.policy.hash)
-        opened = ReviewWorld(world, facts, self._coverage(), reading.is_room_known and viewer.sees_all)
+        ranges = tuple(reading.objects.of_kind("LimitRange")) if viewer.sees_all else ()
+        is_known = reading.is_room_known and viewer.sees_all
+        opened = ReviewWorld(world, facts, self._coverage(), is_known, limit_ranges=ranges)
         now_text = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         review = evaluated(collected.entries, collected, opened, requester=Requester(user), now_text=now_text)
         return Reviewed(msgspec.json.decode(to_json(review)))

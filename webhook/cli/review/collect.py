@@ -6,6 +6,7 @@ Reads files, folders and standard input; what cannot be read is reported, and th
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -93,10 +94,10 @@ class Collected:
     reviews: list[tuple[Place, Mapping[str, Any]]] = field(default_factory=list)
     skipped: int = 0
 
-    @property
-    def related(self) -> Related:
-        """The objects that workloads may refer to."""
-        return Related.of((entry.object for entry in self.entries if isinstance(entry, Item)), namespace=self.namespace)
+    def related(self, limit_ranges: Iterable[Mapping[str, Any]]) -> Related:
+        """Return the objects that workloads may refer to, those of the manifests before those of the world."""
+        own = (entry.object for entry in self.entries if isinstance(entry, Item))
+        return Related.of(chain(limit_ranges, own), namespace=self.namespace)
 
 
 def collect(sources: Iterable[Source], *, namespace: str) -> Collected:

@@ -5,10 +5,10 @@ A review as data: the stable format of `-o json` and `-o yaml`.
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import click
 import msgspec
@@ -39,7 +39,7 @@ from webhook.cli.review.results import (
     is_allowed,
 )
 from webhook.cli.screen import progress
-from webhook.cli.world_source import Source, choose_policy, origin_of, read_once, without_placement
+from webhook.cli.world_source import Source, choose_policy, limit_ranges, origin_of, read_once, without_placement
 from webhook.core.model.amounts import format_gpus, printable
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Outcome
@@ -187,12 +187,13 @@ WorldSource = Source | Empty
 
 @dataclass(frozen=True, slots=True)
 class ReviewWorld:
-    """The world of a review; unless `is_room_known`, only limits decide."""
+    """The world of a review, with its LimitRanges; unless `is_room_known`, only limits decide."""
 
     world: World
     facts: WorldFacts
     coverage: Coverage
     is_room_known: bool
+    limit_ranges: tuple[Mapping[str, Any], ...] = ()
 
 
 def open_world(source: WorldSource, policy: Policy, collected: Collected, *, namespace: str) -> ReviewWorld:
@@ -207,7 +208,9 @@ def open_world(source: WorldSource, policy: Policy, collected: Collected, *, nam
         origin, view = origin_of(source), read_once(source, policy, namespaces=(namespace,))
         pods = sum(1 for pod in view.world.pods() if not is_hidden_usage(pod))
         facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(view.world.fleet), pods, policy.hash)
-        review_world = ReviewWorld(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
+        ranges = limit_ranges(source, namespaces=(namespace,))
+        is_known = view.coverage.is_room_known
+        review_world = ReviewWorld(view.world, facts, view.coverage, is_room_known=is_known, limit_ranges=ranges)
     add_manifests(collected, review_world.world)
     return review_world
 
@@ -236,7 +239,7 @@ def evaluated(
     """Return the review of manifests on a world, each charged before the next; `entries` are those of `collected`."""
     evaluator = Evaluator(
         opened.world,
-        related=collected.related,
+        related=collected.related(opened.limit_ranges),
         requester=requester,
         room_is_known=opened.is_room_known,
         now_text=now_text,

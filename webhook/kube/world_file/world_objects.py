@@ -41,9 +41,11 @@ WORLD_KINDS: Final = (
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
 )
 
+LIMIT_RANGES: Final = WorldKind("LimitRange", keys.CORE_API, "/api/v1/limitranges")
+
 SAVED_KINDS: Final = (
     WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets"),
-    WorldKind("LimitRange", keys.CORE_API, "/api/v1/limitranges"),
+    LIMIT_RANGES,
 )
 """What a file has besides: of a live cluster these are read where they are needed."""
 
