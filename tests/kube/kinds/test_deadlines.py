@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests import builders as b
 from webhook.kube.kinds.kind_row import running_deadline
-from webhook.kube.kinds.table import BY_KIND
+from webhook.kube.kinds.table import BY_KIND, kind_table
+from webhook.kube.workloads.expand import expand
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,22 @@ from webhook.kube.kinds.table import BY_KIND
 )
 def test_a_deadline_is_named_with_its_seconds(group, kind, spec, want):
     assert running_deadline({"spec": spec}, BY_KIND[group, kind].deadline) == want
+
+
+@pytest.mark.parametrize(
+    ("workflow", "template", "want"),
+    [
+        ({}, {"timeout": "10m"}, "timeout (600)"),
+        ({"activeDeadlineSeconds": 60}, {"timeout": "10m"}, "activeDeadlineSeconds (60)"),
+        ({"templateDefaults": {"timeout": "5m"}}, {}, "timeout (300)"),
+        ({}, {"activeDeadlineSeconds": 60}, ""),
+    ],
+    ids=["of its template", "of the workflow, which is shorter", "of all templates", "of the pod, from its start"],
+)
+def test_a_template_of_argo_with_gpus_has_a_timeout_that_runs_on(workflow, template, want):
+    trains = {"name": "trains", "container": b.container(gpus=1), **template}
+    reads = {"name": "reads", "container": b.container(gpus=0), "timeout": "1s"}
+    steps = {"name": "all", "steps": [[{"name": "a", "template": "reads"}], [{"name": "b", "template": "trains"}]]}
+    spec = {"entrypoint": "all", "templates": [steps, trains, reads], **workflow}
+    made = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec}
+    assert expand(made, kinds=kind_table()).deadline == want

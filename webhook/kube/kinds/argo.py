@@ -103,18 +103,24 @@ def _workflow(spec: Json, context: ReadContext, warnings: tuple[str, ...]) -> Po
     names = [name for name in most if run.devices[name] and most[name].number != 0] or [next(iter(run.pods))]
     counts = {name: most.get(name, ONE) if run.devices[name] else ONE for name in names}
     pods = tuple(Pods(name, count, run.pods[name]) for name, count in counts.items())
-    return PodsFound(pods, warnings, is_at_most=[count.number for count in counts.values()] != [1])
+    timeouts = tuple(run.timeouts[name] for name in names if run.devices[name])
+    is_at_most = [count.number for count in counts.values()] != [1]
+    return PodsFound(pods, warnings, is_at_most=is_at_most, timeouts=timeouts)
 
 
 @dataclass(slots=True)
 class _Run:
-    """The state of reading one workflow: its settings for all pods, and the pods found so far."""
+    """The state of reading one workflow: its settings for all pods, and the pods found so far.
+
+    A template's `timeout` begins when Argo creates the pod. Its `activeDeadlineSeconds`, which is the pod's, does not.
+    """
 
     settings: Settings
     context: ReadContext
     limit: Count
     pods: dict[str, Json] = field(default_factory=dict)
     devices: dict[str, int] = field(default_factory=dict)
+    timeouts: dict[str, object] = field(default_factory=dict)
     _most: dict[str, _Counts | None] = field(default_factory=dict)
     _libraries: dict[tuple[str, bool], _Library] = field(default_factory=dict)
 
@@ -172,7 +178,7 @@ class _Run:
         pod = pod_of(template, self.settings, self._budget)
         if isinstance(pod, str):
             raise _UnknownError(f"template {key}: {pod}")
-        self.pods[key], self.devices[key] = pod, devices_of(pod)
+        self.pods[key], self.devices[key], self.timeouts[key] = pod, devices_of(pod), template.get("timeout")
         return {key: ONE}
 
     def _called(self, task: Task, key: str, library: _Library, *, depth: int) -> _Call:

@@ -39,16 +39,17 @@ _NONE: Final = 2**31 - 1
 _NAME: Final = re.compile(r"(timeouts\.)?[^.#/]+$")
 
 
-def running_deadline(document: Json, path: str) -> str:
+def running_deadline(document: Json, path: str, timeouts: Iterable[object] = ()) -> str:
     """Return the name of the deadline at a row's path with its seconds, of several the shortest; "" without one.
 
-    In a path [] stands for the elements of a list, and # goes before the key of an annotation.
+    In a path [] stands for the elements of a list, and # goes before the key of an annotation. `timeouts` are those of
+    single pods, which begin with the pod.
     """
-    if not path:
-        return ""
-    shortest = min(filter(None, map(_seconds, _values(document, path))), default=0)
     named = _NAME.search(path)
-    return f"{named[0]} ({shortest})" if shortest and named else ""
+    found = [(_seconds(each), named[0]) for each in _values(document, path)] if named else []
+    found += [(_seconds(each), "timeout") for each in timeouts]
+    shortest, name = min((each for each in found if each[0]), default=(0, ""))
+    return f"{name} ({shortest})" if shortest else ""
 
 
 def _values(document: Json, path: str) -> Iterator[object]:
@@ -296,13 +297,14 @@ class PodsFound(NamedTuple):
     """The pods of an object, and warnings about their count.
 
     `is_at_most`: they may run at different times, and no more of them at once. `parts` are objects that it creates,
-    which are read by their own kind.
+    which are read by their own kind. `timeouts` are those that begin with a pod, and run on while it waits.
     """
 
     pods: tuple[Pods, ...]
     warnings: tuple[str, ...] = ()
     is_at_most: bool = False
     parts: tuple[Json, ...] = ()
+    timeouts: tuple[object, ...] = ()
 
 
 Reader = Callable[[Json, ReadContext], PodsFound]

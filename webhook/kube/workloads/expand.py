@@ -195,7 +195,7 @@ def _expanded(
         tuple(map(shortened, found.warnings)) + _misplaced(document, sets, budget),
         found.is_at_most,
         eviction_effect(document, row, budget),
-        running_deadline(document, row.deadline),
+        running_deadline(document, row.deadline, found.timeouts),
         row.surge(document, sets[0].count) if row.surge is not None and sets and sets[0].count else None,
     )
 
