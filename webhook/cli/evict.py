@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from webhook.cli.addons import of_evict
+from webhook.cli.addons import of_evict, unread
 from webhook.cli.options import (
     cannot_start,
     command,
@@ -95,6 +95,7 @@ def evict(options: Options, addons: Sequence[MakeEvictorAddon]) -> None:
         is_dry_run=options.dry_run,
         enforce=options.enforce,
         log_format=options.log_format,
+        unread=unread(),
     )
     try:
         run_service(run(settings, addons=addons, show=lambda text: click.echo(printable_lines(text))))

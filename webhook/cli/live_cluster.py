@@ -385,8 +385,6 @@ class _Room(NamedTuple):
 
 
 async def _room(connection: ApiConnection) -> _Room:
-    if (read_room := ask(ROOM)) is None:
-        return _Room(why_not="this installation does without the room for viewers")
     try:
         report = (await read_report(connection, reports.ROOM)).room
     except ApiError as error:
@@ -401,6 +399,8 @@ async def _room(connection: ApiConnection) -> _Room:
     age = max(0.0, (connection.server_time or time.time()) - at)
     if age > MAX_ROOM_SECONDS:
         return _Room(why_not=f"it was published {age:.0f} s ago for the last time")
+    if (read_room := ask(ROOM)) is None:
+        return _Room(why_not="the add-on that reads it is not installed")
     try:
         return _Room(await asyncio.to_thread(read_room, report), age)
     except ValueError as error:

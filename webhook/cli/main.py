@@ -3,7 +3,6 @@
 The `fairgate` command: one group, each subcommand imported only when it is called.
 """
 
-import importlib
 import sys
 from typing import Any, Final
 
@@ -11,30 +10,27 @@ import click
 from click.shell_completion import ShellComplete
 
 from webhook import __version__
+from webhook.cli import addons
 from webhook.cli.options import colors
 from webhook.cli.output import ending_well
 
 COMMANDS: Final = {
     "bypassed": "webhook.cli.bypassed:bypassed",
-    "defragment": "webhook.addons.moves.command:defragment",
     "doctor": "webhook.cli.doctor.command:doctor",
     "evict": "webhook.cli.evict:evict",
     "explain": "webhook.cli.explain.command:explain",
     "manifests": "webhook.cli.manifests:manifests",
-    "page": "webhook.addons.page.command:page",
     "policy": "webhook.cli.policy:policy",
     "queue": "webhook.cli.queue.command:queue",
-    "replay": "webhook.addons.simulation.replay.command:replay",
     "report": "webhook.cli.report:report",
     "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
-    "simulate": "webhook.addons.simulation.simulate.command:simulate",
     "status": "webhook.cli.status.command:status",
     "tryout": "webhook.cli.tryout:tryout",
     "uninstall": "webhook.cli.uninstall.command:uninstall",
-    "usage": "webhook.addons.history.usage.command:usage",
     "version": "webhook.cli.main:version",
     "world": "webhook.cli.world:world",
+    **addons.commands(),
 }
 
 _OF_POLICY: Final = frozenset({"check", "diff", "from-quotas", "schema"})
@@ -59,8 +55,7 @@ class _LazyGroup(click.Group):
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = addons.load(COMMANDS[cmd_name])
         return command
 
     def resolve_command(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import click
 
+from webhook.cli.addons import unread
 from webhook.cli.options import (
     Layout,
     WorldOptions,
@@ -54,7 +55,7 @@ def check_all(paths: Sequence[Path], source: "Source | None", *, limit: int, fai
 def read_or_exit(path: Path) -> Policy:
     """Return a policy; print its problems and exit with 2 if it has any."""
     try:
-        return build(read_draft(read_files(path), origin=str(path)))
+        return build(read_draft(read_files(path), origin=str(path), unread=unread()))
     except PolicyUnreadable as error:
         _print_unreadable(error)
     except PolicyError as error:
@@ -78,7 +79,7 @@ def _check(paths: Sequence[Path], source: "Source | None", *, limit: int, fails_
     origin = ", ".join(map(str, paths))
     try:
         files: Files = {name: content for path in paths for name, content in read_files(path).items()}
-        draft = read_draft(files, origin=origin)
+        draft = read_draft(files, origin=origin, unread=unread())
         loaded = build(draft)
         warnings, exempt = ((), ()) if source is None else _lint(origin, draft, loaded, source)
     except PolicyUnreadable as error:

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from webhook.cli.addons import of_serve
+from webhook.cli.addons import of_serve, unread
 from webhook.cli.options import (
     cannot_start,
     command,
@@ -187,6 +187,7 @@ def serve(options: Options, addons: Sequence[MakeServerAddon]) -> None:
         lease_seconds=options.lease_seconds,
         enforce=options.enforce,
         is_static=options.is_static,
+        unread=unread(),
     )
     try:
         run_service(run(settings, addons=addons))

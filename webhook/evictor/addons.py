@@ -1,4 +1,4 @@
-"""What an add-on of an evictor may do: tasks and steps of the leader, what is told to people, its part of the report.
+"""What an add-on of an evictor may do: tasks and steps of the leader, messages to people, its part of the report.
 
 Reclaim knows no add-on: what it plans is the same without any. A method that one does not override does nothing.
 """
@@ -43,9 +43,9 @@ class Leading:
 
 
 class EvictorAddon:
-    """One add-on in an evictor. `told` may neither raise nor block."""
+    """One add-on in an evictor. `notify` may neither raise nor block."""
 
-    def told(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
+    def notify(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
         """Take note of what the people of a pod's team should know."""
 
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:

@@ -100,7 +100,10 @@ ID_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictorSettings:
-    """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served."""
+    """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served.
+
+    Sections of the policy that are `unread` are a problem of it.
+    """
 
     policy: Path
     kubeconfig: Path | None = None
@@ -111,6 +114,7 @@ class EvictorSettings:
     is_dry_run: bool = False
     enforce: Enforcement | None = None
     log_format: LogFormat = LogFormat.JSON
+    unread: frozenset[str] = frozenset()
 
 
 async def run(
@@ -123,7 +127,7 @@ async def run(
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
-    holder = PolicyHolder(settings.policy, enforce=settings.enforce)
+    holder = PolicyHolder(settings.policy, enforce=settings.enforce, unread=settings.unread)
     metrics = ReclaimMetrics()
     metrics.policy_reload(is_success=True)
     async with AsyncExitStack() as stack:
@@ -182,9 +186,9 @@ class _Addons:
     def __init__(self, addons: Sequence[EvictorAddon]) -> None:
         self.all = addons
 
-    def tell(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
+    def notify(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
         for each in self.all:
-            each.told(kind, gpu_pod, text)
+            each.notify(kind, gpu_pod, text)
 
     async def after_round(self, found: Round) -> None:
         for each in self.all:
@@ -229,7 +233,7 @@ class _Candidate:
             connection=parts.connection,
             events=self.events,
             notify_owner=self.owner_events.take,
-            notify=addons.tell,
+            notify=addons.notify,
             logs=logs,
             metrics=parts.metrics,
             why_stale=why_stale,

@@ -4,7 +4,7 @@ Loads a policy folder as core.Policy, or raises all its problems.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,15 +22,17 @@ from webhook.policy.documents import (
 )
 from webhook.policy.validate import Draft, check_documents
 
+_UNREAD: Final = "is without effect: the add-on that reads it is not installed; remove the section, or install it"
 
-def load(path: Path) -> Policy:
+
+def load(path: Path, *, unread: Collection[str] = ()) -> Policy:
     """Load a folder, or one file. Raises PolicyError with all problems, PolicyUnreadable if it cannot be read."""
-    return parse(read_files(path), origin=str(path))
+    return parse(read_files(path), origin=str(path), unread=unread)
 
 
-def parse(files: Files, *, origin: str) -> Policy:
-    """Return the policy of file contents; problems without a file name `origin`. Raises PolicyError."""
-    return build(read_draft(files, origin=origin))
+def parse(files: Files, *, origin: str, unread: Collection[str] = ()) -> Policy:
+    """Return the policy of file contents, as `read_draft` reads them. Raises PolicyError."""
+    return build(read_draft(files, origin=origin, unread=unread))
 
 
 def with_enforcement(policy: Policy, *, enforce: Enforcement | None) -> Policy:
@@ -38,16 +40,18 @@ def with_enforcement(policy: Policy, *, enforce: Enforcement | None) -> Policy:
     return policy if enforce is None else replace(policy, enforce=enforce)
 
 
-def read_draft(files: Files, *, origin: str) -> Draft:
+def read_draft(files: Files, *, origin: str, unread: Collection[str] = ()) -> Draft:
     """Parse and check file contents; the draft has no problems, and knows file and line of its parts.
 
+    Problems without a file name `origin`. Sections that are `unread` are a problem: what reads them is not installed.
     Raises PolicyError.
     """
     if not files:
         raise PolicyError((Problem(origin, 0, "", "no policy files: expected at least one *.yaml or *.yml here"),))
     parsed = read_documents(files)
     draft = check_documents(parsed.documents, is_complete=not parsed.problems)
-    problems = {*parsed.problems, *draft.problems}
+    without_effect = (each.problem(_UNREAD) for name, each in draft.sections.items() if name in unread)
+    problems = {*parsed.problems, *draft.problems, *without_effect}
     if not problems and not parsed.documents:
         problems.add(Problem(origin, 0, "", "no policy in these files: every document is empty"))
     if problems:
@@ -86,12 +90,13 @@ class PolicyHolder:
     half of the teams. Polls do all file work and may run in a thread; `current` and `problem` change in the caller's.
     """
 
-    def __init__(self, path: Path, *, enforce: Enforcement | None = None) -> None:
+    def __init__(self, path: Path, *, enforce: Enforcement | None = None, unread: Collection[str] = ()) -> None:
         """Load the policy. Raises PolicyError or PolicyUnreadable. `enforce` overrides the policy's own value."""
         self._path = path
+        self._unread = unread
         self._enforce = enforce
         files = read_files(path)
-        self.current: Policy = with_enforcement(parse(files, origin=str(path)), enforce=enforce)
+        self.current: Policy = with_enforcement(parse(files, origin=str(path), unread=unread), enforce=enforce)
         self.files: Files = files
         self.problem: str | None = None
         self.problems: tuple[Problem, ...] = ()
@@ -143,7 +148,7 @@ class PolicyHolder:
 
     def _parsed(self, files: Files) -> Policy | tuple[Problem, ...]:
         try:
-            return with_enforcement(parse(files, origin=str(self._path)), enforce=self._enforce)
+            return with_enforcement(parse(files, origin=str(self._path), unread=self._unread), enforce=self._enforce)
         except PolicyError as error:
             return error.problems
 

@@ -1,4 +1,4 @@
-"""What an add-on of a server may do: it watches, is told refusals, runs tasks, answers paths, adds to the report.
+"""What an add-on of a server may do: it watches objects and refusals, runs tasks, answers paths, adds to the report.
 
 Enforcement knows no add-on: what it decides is the same without any. A method that one does not override does nothing.
 """

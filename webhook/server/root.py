@@ -248,7 +248,7 @@ def _ignore(_text: str) -> None:
 
 def _load_policy(settings: ServerSettings) -> PolicyHolder:
     try:
-        return PolicyHolder(settings.policy, enforce=settings.enforce)
+        return PolicyHolder(settings.policy, enforce=settings.enforce, unread=settings.unread)
     except PolicyError as exc:
         listed = "\n  ".join(str(problem) for problem in exc.problems)
         raise StartupError(f"policy {settings.policy} has problems:\n  {listed}") from exc

@@ -86,7 +86,8 @@ class ServerSettings:
     listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
     `namespace` contains the shared objects of all replicas; None: the pod's own, or that of the kubeconfig.
     `lease_seconds` is how long the leader's Lease must stay unchanged before another replica takes over. `enforce`
-    overrides the policy's. `is_static`: API servers have the webhooks from files.
+    overrides the policy's. `is_static`: API servers have the webhooks from files. Sections of
+    the policy that are `unread` are a problem of it.
     """
 
     policy: Path
@@ -103,6 +104,7 @@ class ServerSettings:
     lease_seconds: int = 15
     enforce: Enforcement | None = None
     is_static: bool = False
+    unread: frozenset[str] = frozenset()
 
     @property
     def certificate_terms(self) -> CertificateOptions:

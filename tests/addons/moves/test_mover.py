@@ -105,6 +105,19 @@ async def test_the_next_leader_goes_on_with_what_the_nodes_say(stage):
         await stage.until(lambda: stage.locked() == {"n0": [uid], "n1": [again]})
 
 
+async def test_what_was_under_way_ends_by_its_time_where_the_next_leader_moves_no_pods(stage):
+    scatter(stage, "n0", "n1")
+    wide(stage)
+    async with stage.leader(rules(notice_seconds=30)):
+        await stage.until(lambda: "n0" in held(stage) and keys.EVICT_AT in str(stage.api.objects[PODS]["team-a/j-n0"]))
+    stage.addons = ()
+    async with stage.leader(rules(notice_seconds=30)):
+        await stage.until(lambda: stage.locked() == {} and not stage.taints("n0") + stage.taints("n1"), seconds=600)
+        await turns(60)
+        assert stage.real_evictions() <= 1
+        assert stage.locked() == {}
+
+
 async def test_a_leader_that_only_kept_places_loses_nothing(stage):
     scatter(stage, "n0", "n1")
     wide(stage)

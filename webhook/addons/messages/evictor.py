@@ -54,7 +54,7 @@ class EvictorMessages(EvictorAddon):
         )
         watch_notify(parts.metrics, self._notifier)
 
-    def told(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
+    def notify(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
         """Have people of a pod's team get a message about it."""
         gpus, at = format_gpus(gpu_pod.demand.gpus), rfc3339(int(self._clock()))
         about = item(text, at=at, namespace=gpu_pod.namespace, name=gpu_pod.name, gpus=gpus)

@@ -10,7 +10,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
-from webhook.addons.moves.simulated import SimulatedMoves
 from webhook.addons.simulation.cluster import PodOf, SimulatedCluster, SimulatedReclaim, binding_for, with_hold
 from webhook.addons.simulation.runs import RefusedPods, Runs
 from webhook.addons.simulation.task import (
@@ -23,6 +22,7 @@ from webhook.addons.simulation.task import (
     TaskRecord,
     TaskState,
 )
+from webhook.cli.addons import SIMULATED_MOVES, ask
 from webhook.core.admission.admission import admit
 from webhook.core.admission.assessment import assess
 from webhook.core.admission.queueing import reasons_never_to_start
@@ -217,7 +217,8 @@ class Simulation:
             look_at=self.look_at,
         )
         self._arrivals = Arrivals(self.cluster, self._runs, settings, look_at=self.look_at)
-        self._moves = SimulatedMoves(self.cluster, self._arrivals.refused, settings)
+        moves_in = ask(SIMULATED_MOVES)
+        self._moves = None if moves_in is None else moves_in(self.cluster, self._arrivals.refused, settings)
         self._starts = AssumedStarts(world)
         self._released_at: object = None
         self._promoted_at: object = None
@@ -292,7 +293,7 @@ class Simulation:
             for kind in _Kind:
                 if self._do(now, kind):
                     self._settle()
-            for due in (self.world.stages.next_due(), self._moves.next_look()):
+            for due in (self.world.stages.next_due(), None if self._moves is None else self._moves.next_look()):
                 if due is not None:
                     self.look_at(max(now + 1, due))
             self._looks.discard(now)
@@ -418,7 +419,7 @@ class Simulation:
 
     def _move_pods(self) -> bool:
         """Evict pods whose replacements have room elsewhere, as `moves` says."""
-        moved = self._moves.due()
+        moved = [] if self._moves is None else self._moves.due()
         for uid in moved:
             self._evict(uid, self.cluster.pods[uid].record.task.name)
         self.moves += len(moved)

@@ -14,6 +14,7 @@ import click
 import msgspec
 from rich.text import Text
 
+from webhook.cli.addons import unread
 from webhook.cli.doctor import checks, registration
 from webhook.cli.doctor.checks import INCOMPLETE, Check, Finding, State, exit_status, missing_right, ok
 from webhook.cli.doctor.command import Options
@@ -128,7 +129,7 @@ def run(options: Options) -> int:
 
 
 async def _observe(options: Options) -> Observations:
-    given = load(options.policy) if options.policy is not None else None
+    given = load(options.policy, unread=unread()) if options.policy is not None else None
     files = None if options.static is None else read(options.static)
     kubeconfig = options.kubeconfig or default_kubeconfig()
     namespace = options.namespace or await own_namespace(kubeconfig)
