@@ -81,8 +81,6 @@ class CommandAnswers:
     ) -> None:
         help_of = load_help().items()
         self.codes: Mapping[str, CodeHelp] = {code: CodeHelp(each.cause, each.remedy) for code, each in help_of}
-            code: CodeHelp(found.cause, found.remedy) for code, found in load_help().items()
-        }
         self._state = state
         self._snapshots = snapshots
         self._cluster = cluster
