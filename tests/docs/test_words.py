@@ -205,3 +205,30 @@ async def ask_nobody(anew):
 def test_comments_docstrings_and_names_are_read():
     found = [hit for line, text in notes(NOTED) for hit in unwanted(text, line)]
     assert sorted(found) == [(1, "told"), (2, "lent"), (4, "nobody"), (5, "anew")]
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Yield the texts of a module that people read in one piece: no docstring, no help, no code of another language."""
+    tree = ast.parse(path.read_text())
+    helps = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.keyword) and each.arg in HELP}
+    docs = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    for node in ast.walk(tree):
+        if id(node) in helps | docs:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+HELP = {"help", "epilog", "description", "documentation"}
+LONGEST = 200
+FOREIGN = re.compile(r"^\(\?i\)|^\^|&&|\|\||has\(|\n|\b(?:SELECT|INSERT|DELETE) ")
+"""Expressions, CEL, SQL, and texts of several lines."""
+REFERENCE = {"metrics.py", "processes.py", "gpu_time.py", "logs.py"}
+"""Modules whose long texts describe metrics and log fields, in the reference."""
+
+
+@pytest.mark.parametrize("path", [each for each in SOURCES if each.name not in REFERENCE], ids=lambda path: path.name)
+def test_no_message_is_too_long_to_be_read_at_once(path):
+    assert [each for each in texts_of(path) if len(each) > LONGEST and not FOREIGN.search(each)] == []

@@ -39,8 +39,8 @@ def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=Fa
 
 
 GTX = "nvidia.com/gtx-1080-ti"
-UNKNOWN = f"resources: {GTX} looks like a GPU, is offered by a, and policy does not say how much of one it is"
-NAMED = "name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+UNKNOWN = f"resources: {GTX} looks like a GPU, is offered by a, and policy does not count it"
+NAMED = "name it in resources with gpus or perGpu (gpus: 0 if it is none)"
 
 CASES = {
     "no warnings": (
@@ -285,7 +285,7 @@ def test_devices_in_the_domain_of_a_gpu_vendor_are_named_until_policy_names_them
 def test_gpus_that_are_offered_as_several_are_named_until_policy_counts_by_replicas(policy, replicas, is_named):
     sliced = b.node("a", gpus=12, labels={"nvidia.com/gpu.replicas": replicas})
     found = [each for each in warnings(f"{GOOD_TEAM}{policy}\n", nodes=[sliced]) if "offered as" in each]
-    want = "p: resources: one GPU is offered as 12 pieces of nvidia.com/gpu by a (label nvidia.com/gpu.replicas), and"
+    want = "p: resources: one GPU is offered as 12 pieces of nvidia.com/gpu by a (label nvidia.com/gpu.replicas), each"
     assert [each.startswith(want) for each in found] == [True] * is_named
 
 

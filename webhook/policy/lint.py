@@ -72,9 +72,9 @@ def counted_replicas(policy: Policy, world: World) -> Iterator[str]:
             nodes.setdefault(replicas, []).append(node.name)
     for replicas, offering in sorted(nodes.items()):
         yield (
-            f"one GPU is offered as {replicas} pieces of {DEVICE} by {listed(offering)} (label {REPLICAS}), and each "
-            f"of them counts a GPU; write resources: {{{DEVICE}: {{perReplica: true}}}} to count parts, or have the "
-            "device plugin rename them (renameByDefault) and weigh nvidia.com/gpu.shared"
+            f"one GPU is offered as {replicas} pieces of {DEVICE} by {listed(offering)} (label {REPLICAS}), each "
+            f"counted as a GPU; write resources: {{{DEVICE}: {{perReplica: true}}}}, or weigh nvidia.com/gpu.shared after "
+            "renameByDefault"
         )
 
 

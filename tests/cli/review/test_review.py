@@ -305,7 +305,7 @@ def test_an_unknown_gpu_resource_is_reported(review, resource, hint):
     lines = result.stdout.splitlines()
     assert lines[1].split()[:4] == ["refused", "Pod", "vision/p", "1"]
     assert lines[1].split()[4:6] == ["?", "?"], "its GPU count is unknown"
-    assert f"{resource} looks like a GPU, and policy does not say how much of one it is; {hint}" in result.stdout
+    assert f"{resource} looks like a GPU, and policy does not count it; {hint}" in result.stdout
     assert "1 GPU workload: 1 refused; 0 GPUs requested" in result.stdout
 
 

@@ -98,9 +98,8 @@ UNREADABLE: Final = 2
 _PROBE: Final = Right("create", "", "pods", namespace="default")
 """Finds registration by files: two pods are refused (`read_static_registration`). Without this right none is tried."""
 _BY_FILES: Final = (
-    "nothing was changed: an API server registers Fairgate by files (`fairgate manifests --static`), and would refuse "
-    "GPU pods once its processes have stopped; remove the files from the folders of every API server, wait a minute, "
-    "then run `fairgate uninstall` again"
+    "nothing was changed: an API server registers Fairgate by files (`fairgate manifests --static`); remove them from "
+    "every API server, wait a minute, then run `fairgate uninstall` again"
 )
 
 

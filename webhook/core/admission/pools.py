@@ -244,11 +244,11 @@ def unknown_gpu(name: str, policy: Policy, asked: Collection[str] = ()) -> Reaso
     suggestion = closest_name(name, tuple(policy.resources))
     suggestion = None if suggestion in asked else suggestion
     words = (
-        "{resource} looks like a GPU, and policy does not say how much of one it is; ask your admin to name it in "
-        "resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+        "{resource} looks like a GPU, and policy does not count it; ask your admin to name it in "
+        "resources with gpus or perGpu (gpus: 0 if it is none)"
         if suggestion is None
-        else "{resource} looks like a GPU, and policy does not say how much of one it is; did you mean {suggestion}? "
-        "If not, ask your admin to name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+        else "{resource} looks like a GPU, and policy does not count it; did you mean {suggestion}? "
+        "If not, ask your admin to name it in resources with gpus or perGpu (gpus: 0 if it is none)"
     )
     facts = {"resource": name} if suggestion is None else {"resource": name, "suggestion": suggestion}
     return Reason(Code.UNKNOWN_GPU_RESOURCE, words, facts)

@@ -288,7 +288,7 @@ def _too_many_lingering(account: Account) -> tuple[Reason, ...]:
         return ()
     words = (
         "team {team}: its nodes may still run {pods:pod} deleted by force, and at most {most} may be; wait until their "
-        "grace periods are over, and delete pods with --grace-period=1 instead: their nodes report the end"
+        "grace periods are over, or delete with --grace-period=1 instead"
     )
     facts = {"team": account.team.name, "pods": account.usage.lingering_pods, "most": MOST_LINGERING}
     return (Reason(Code.TOO_MANY_FORCE_DELETED, words, facts),)

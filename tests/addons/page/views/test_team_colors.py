@@ -35,7 +35,7 @@ def lab(rgb):
 
 @pytest.mark.parametrize("kind", SEEN)
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_any_two_colors_are_told_apart(mode, kind):
+def test_any_two_colors_are_kept_apart(mode, kind):
     css = (
         (Path(templates.__file__).parent / "static" / "page.css").read_text().partition("(prefers-color-scheme: dark)")
     )

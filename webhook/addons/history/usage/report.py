@@ -106,9 +106,8 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     screen.show(
         "",
         f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
-        f"{_number(report.hours)} hours. Lost: to evictions; moved: to moves that make room; saved: by "
-        "checkpoints after their warning. "
-        "Refused: requests, and the GPUs that they asked for.",
+        f"{_number(report.hours)} hours. Lost: to evictions; moved: to moves; saved: by checkpoints after a warning. "
+        "Refused: requests.",
     )
     if report.total.held_idle is not None:
         held = report.total.guaranteed + report.total.preemptible

@@ -232,8 +232,7 @@ class PageApp:
     def _no_rights(self, viewer: Viewer) -> web.Response:
         text = (
             f"{viewer.name or 'You'} may not list pods in any namespace with GPU pods, so there is nothing to show. "
-            "The right to list pods in a namespace (the ClusterRole view there) shows that namespace, the same right "
-            "in all namespaces shows everything."
+            "The right to list pods in a namespace (ClusterRole view) shows that namespace."
         )
         return self._message(HTTPStatus.FORBIDDEN, "Nothing that you may see", text)
 
