@@ -73,8 +73,8 @@ def counted_replicas(policy: Policy, world: World) -> Iterator[str]:
     for replicas, offering in sorted(nodes.items()):
         yield (
             f"one GPU is offered as {replicas} pieces of {DEVICE} by {listed(offering)} (label {REPLICAS}), each "
-            f"counted as a GPU; write resources: {{{DEVICE}: {{perReplica: true}}}}, or weigh nvidia.com/gpu.shared after "
-            "renameByDefault"
+            f"counted as a GPU; write resources: {{{DEVICE}: {{perReplica: true}}}}, or weigh nvidia.com/gpu.shared "
+            "after renameByDefault"
         )
 
 
