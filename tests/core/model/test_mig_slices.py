@@ -129,7 +129,8 @@ def test_a_whole_workload_counts_by_what_its_pods_can_be_bound_to():
     def problem_codes(*nodes, **more):
         part = Part("", make.pod(demand=make.demand(1, cpu=100, memory=1), **more), 14)
         place = make.world(make.policy(make.team(guaranteed=1, limit_=2), resources=BUILT_IN), nodes=list(nodes))
-        return [reason.code for reason in fit_problems([part], make.ALICE, place)]
+        found = [reason.code for reason in fit_problems([part], make.ALICE, place)]
+        return [code for code in found if code != "AnyModel"]
 
     thin = node("n0", THIN, 14)
     assert problem_codes(thin) == []

@@ -18,12 +18,16 @@ def admitted(decision) -> Admit:
 
 
 def outcome_of(asked, place):
-    """Return the outcome, its code and its text: of the refusal, or of the warning of a pod that waits."""
+    """Return the outcome, its code and its text: of the refusal, or of the warning of a pod that waits.
+
+    That it asks for no GPU model keeps no pod waiting.
+    """
     decision = admit(asked, ALICE, place)
     if isinstance(decision, Deny):
         return "refused", *said(decision.reasons[0])
     assert isinstance(decision, Admit)
-    return ("waits", *said(decision.warnings[0])) if decision.warnings else ("runs", decision.reason.code, "")
+    waits = [each for each in decision.warnings if each.code is not Code.ANY_MODEL]
+    return ("waits", *said(waits[0])) if waits else ("runs", decision.reason.code, "")
 
 
 def said(reason: Reason) -> tuple[Code, str]:
