@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import write_kubeconfig
-from webhook.cli.live_line import published_waits, why_no_evictor
+from webhook.cli.queue.rows import published_waits, why_no_evictor
 from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
 from webhook.core.model.amounts import ONE_GPU
 from webhook.kube.ledger import reports

@@ -8,7 +8,7 @@ from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.standing_fairgate import serve_fairgate
 from tests.scenarios.test_queue import QUEUES, SIZE, line_of, shown
-from webhook.server.leader.line_waits import PUBLISH_SECONDS
+from webhook.server.leader.waiting_reasons import PUBLISH_SECONDS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 

@@ -8,8 +8,8 @@ import pytest
 from tests.addons.history import recorded
 from tests.addons.history.support import T0, row
 from webhook.addons.history import reader
-from webhook.addons.history.endpoint import AT_ONCE, UsageEndpoint
 from webhook.addons.history.reader import RecordedTrace
+from webhook.addons.history.server import AT_ONCE, UsageEndpoint
 from webhook.addons.history.store import HistoryError
 from webhook.kube.objects.keys import TOKEN_HEADER
 from webhook.server.http.replies import HttpError

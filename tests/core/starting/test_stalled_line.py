@@ -5,8 +5,7 @@ import pytest
 from tests.core.support.line import LIMITED, due, place_for
 from tests.core.support.make import resident, team
 from tests.core.support.waiting import member, waiting
-from webhook.core.starting.stalled_line import STALLED_SECONDS, StalledLine
-from webhook.core.starting.starts import AssumedStarts
+from webhook.core.starting.starts import STALLED_SECONDS, AssumedStarts, StalledLine
 
 NOW = 1_000_000
 

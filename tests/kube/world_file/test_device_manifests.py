@@ -6,7 +6,7 @@ import pytest
 from tests.core.support import claims
 from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.demand import ClaimRef
-from webhook.kube.world_file.device_manifests import add_devices, read_devices
+from webhook.kube.world_file.stream import add_devices, read_devices
 from webhook.kube.world_file.world_file import KnownClass
 
 REQUEST = {"deviceClassName": "gpu.nvidia.com", "count": 2}

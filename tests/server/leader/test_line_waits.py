@@ -14,7 +14,7 @@ from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.model.amounts import ONE_GPU
 from webhook.kube.ledger import reports
 from webhook.server.leader import start_loop
-from webhook.server.leader.line_waits import WaitPublisher
+from webhook.server.leader.waiting_reasons import WaitPublisher
 
 
 @pytest.fixture

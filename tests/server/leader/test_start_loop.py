@@ -12,7 +12,6 @@ from tests.server.support.harness import until
 from tests.server.support.releases import PODS, TEAM_LEDGERS, A, charged, lines, staged
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.starting import stalled_line
 from webhook.core.starting import starts as assumed_starts
 from webhook.core.starting.starts import AssumedStarts
 from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES
@@ -48,7 +47,7 @@ async def test_a_pod_starts_when_the_limit_has_room_again(tmp_path):
 
 async def test_a_line_whose_passes_start_no_pod_is_noticed_until_the_term_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(start_loop, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(stalled_line, "STALLED_SECONDS", 1)
+    monkeypatch.setattr(assumed_starts, "STALLED_SECONDS", 1)
     monkeypatch.setattr(assumed_starts.AssumedStarts, "due", lambda *_, **__: [])
     async with staged(tmp_path) as stage:
         stage.queue()

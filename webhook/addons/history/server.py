@@ -6,19 +6,20 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 import click
 import msgspec
+from aiohttp import web
 
 from webhook.addons.history import reader
-from webhook.addons.history.endpoint import UsageEndpoint
 from webhook.addons.history.gpu_time import GpuTimeMetrics, watch_history
 from webhook.addons.history.meter import Recording, UsageRow
 from webhook.addons.history.reader import By, merged, observed_hours, usage_by, whole_intervals
 from webhook.addons.history.recorder import UsageRecorder
 from webhook.addons.history.store import DEFAULT_DAYS, DEFAULT_MEGABYTES, HistoryBounds, HistoryError
 from webhook.cli.options import option, path_option
-from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.client import ApiConnection, ClusterError
 from webhook.cluster.reads.installation import CallerRights
 from webhook.cluster.writes.reports import ReportWriter
 from webhook.core.model.pod import Pod
@@ -26,9 +27,10 @@ from webhook.core.model.reasons import Reason
 from webhook.kube.admission.reviews import Review
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import TeamHours, UsagePeriod, UsageReport
-from webhook.kube.objects.keys import AUDIENCE, USAGE_PATH
+from webhook.kube.objects.keys import AUDIENCE, TOKEN_HEADER, USAGE_PATH
 from webhook.server.addons import ServedCluster, ServerAddon, ServerParts, Task
 from webhook.server.http.app import Handler
+from webhook.server.http.replies import HttpError, RequestTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,3 +157,75 @@ def period_of(rows: Iterable[UsageRow], since: int, until: int) -> UsagePeriod:
     found = merged([Recording("the leader", tuple(rows))])
     teams = [TeamHours(**msgspec.structs.asdict(each.rounded())) for each in usage_by(found, By.TEAM)]
     return UsagePeriod(since, until, round(observed_hours(found), 2), teams)
+
+
+# GET /usage: what was recorded of a time range, for callers who may list the pods of all namespaces.
+
+
+AT_ONCE: Final = 2
+"""Requests at a time; others get a 429, so that reviews keep the processor."""
+_LATEST: Final = 1 << 40
+
+
+class UsageEndpoint:
+    """Answers from what this replica recorded. Without `rights` no caller can be checked, and none is answered."""
+
+    def __init__(self, recorder: UsageRecorder) -> None:
+        self.rights: CallerRights | None = None
+        self._recorder = recorder
+        self._running = 0
+
+    async def get(self, request: web.BaseRequest, _target: RequestTarget) -> web.Response:
+        """Handle GET /usage?since=SECONDS&until=SECONDS; with &of=pods the pods that came, for `fairgate replay`."""
+        if self._running >= AT_ONCE:
+            raise HttpError(429, "TooManyRequests", "other requests for usage are answered now", retry_after_seconds=2)
+        self._running += 1
+        try:
+            await self._check(request.headers.get(TOKEN_HEADER, ""))
+            query = parse_qs(request.raw_path.partition("?")[2])
+            since, until = _range(query)
+            answer = self._pods if query.get("of") == ["pods"] else self._answer
+            return web.Response(body=await answer(since, until), content_type="application/json")
+        finally:
+            self._running -= 1
+
+    async def _check(self, token: str) -> None:
+        if self.rights is None:
+            raise HttpError(403, "Forbidden", "this server has no cluster that could say what a caller may see")
+        try:
+            why = await self.rights.why_not_all_pods(token)
+        except ClusterError as error:
+            raise HttpError(503, "NotReady", f"the caller's rights are not known: {error}") from error
+        if why is not None:
+            raise HttpError(403, "Forbidden", why)
+
+    async def _answer(self, since: int, until: int) -> bytes:
+        try:
+            step = reader.step_seconds(since, until)
+            rows = await self._recorder.read(since, until, step_seconds=step, most=reader.MAX_ROWS + 1)
+        except HistoryError as error:
+            raise HttpError(404, "NoHistory", str(error)) from error
+        if len(rows) > reader.MAX_ROWS:
+            text = f"more than {reader.MAX_ROWS:,} rows; ask for a shorter time"
+            raise HttpError(413, "TooManyRows", text)
+        return await asyncio.to_thread(reader.encode, rows)
+
+    async def _pods(self, since: int, until: int) -> bytes:
+        try:
+            found = await self._recorder.read_pods(since, until)
+        except HistoryError as error:
+            raise HttpError(404, "NoHistory", str(error)) from error
+        if len(found.pods) > reader.MAX_PODS:
+            text = f"{len(found.pods):,} pods, and at most {reader.MAX_PODS:,} are sent: ask for a shorter time"
+            raise HttpError(413, "TooManyPods", text)
+        return await asyncio.to_thread(msgspec.json.encode, found)
+
+
+def _range(query: Mapping[str, list[str]]) -> tuple[int, int]:
+    try:
+        since, until = int(query["since"][0]), int(query["until"][0])
+    except (KeyError, ValueError):
+        raise HttpError(400, "InvalidRange", "expected since and until in whole seconds of Unix time") from None
+    if not 0 <= since < until <= _LATEST:
+        raise HttpError(400, "InvalidRange", "since must be before until")
+    return since, until

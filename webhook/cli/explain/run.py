@@ -38,9 +38,9 @@ from webhook.cli.explain.subjects import (
     subjects_of_workload,
 )
 from webhook.cli.grid import Line, print_error, print_problems
-from webhook.cli.live_line import published_waits
 from webhook.cli.options import columns, is_colored
 from webhook.cli.output import to_data
+from webhook.cli.queue.rows import published_waits
 from webhook.cli.review.answers import AmpleNodes
 from webhook.cli.review.collect import read_sources
 from webhook.cli.screen import Screen, progress

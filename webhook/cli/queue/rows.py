@@ -3,16 +3,26 @@
 A column is a field of `WaitingReport` and a line of `COLUMNS`; data has the field, each table the line.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, Final, NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from webhook.core.explain.line_rows import QueueRow
+from webhook.cli.explain.reclaim import fetch_evictor
+from webhook.cli.world_source import Source
+from webhook.cluster.api.client import ApiConnection, ClusterError, connect
+from webhook.cluster.writes.reports import read_report
+from webhook.core.explain.line_rows import EarlierWaits, QueueRow
 from webhook.core.model.amounts import column_gpus, format_gpus, parse_amount, printable, shortened, span
 from webhook.core.model.reasons import facts_json
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import Report
 from webhook.kube.nodes.holds import rfc3339
+from webhook.kube.objects.keys import OWN_NAMESPACE
 from webhook.kube.pod.pods import unix_seconds
+from webhook.server.settings import LiveCluster
 
 _LONGEST: Final = 200
 _MINUTE: Final = 60
@@ -173,3 +183,49 @@ COLUMNS: Final = (
     Column("held by", lambda row, _: holders_text(row) or "-"),
     Column("earlier waits", lambda row, _: earlier_cell(row) or "-"),
 )
+
+
+# What a cluster says of its line besides the world: how long earlier pods waited, and whether an evictor leads.
+
+
+_T = TypeVar("_T")
+
+_NONE_LEADS: Final = "no evictor leads"
+_NOT_KNOWN: Final = "no evictor is known to lead"
+
+
+def published_waits(source: Source) -> EarlierWaits:
+    """Return how long earlier pods waited in line; none for a file, and where that may not be read."""
+    if not isinstance(source, LiveCluster):
+        return EarlierWaits()
+    return EarlierWaits(reports.waits_of(asyncio.run(_connected(source.kubeconfig, _read_waits, None))))
+
+
+def why_no_evictor(source: Source) -> str:
+    """Return why nothing is taken back: by the evictor's Lease, or, where that may not be read, by its report.
+
+    "" where an evictor leads, and for a file.
+    """
+    if not isinstance(source, LiveCluster):
+        return ""
+    return asyncio.run(_connected(source.kubeconfig, _no_evictor, _NOT_KNOWN))
+
+
+async def _connected(kubeconfig: Path | None, read: Callable[[ApiConnection], Awaitable[_T]], otherwise: _T) -> _T:
+    try:
+        async with await connect(kubeconfig) as connection:
+            return await read(connection)
+    except ClusterError:
+        return otherwise
+
+
+async def _read_waits(connection: ApiConnection) -> Report | None:
+    return await read_report(connection, reports.STARTS)
+
+
+async def _no_evictor(connection: ApiConnection) -> str:
+    evictor = await fetch_evictor(connection, OWN_NAMESPACE)
+    if evictor.leader is not None:
+        return "" if evictor.leader else _NONE_LEADS
+    found = await read_report(connection, reports.REPLICAS)
+    return "" if reports.evictor_leads(found, now=connection.server_time) else _NONE_LEADS

@@ -11,11 +11,10 @@ import click
 import msgspec
 
 from webhook.cli.grid import Column, Grid, Kind, Line
-from webhook.cli.live_line import published_waits, why_no_evictor
 from webhook.cli.options import columns, is_colored
 from webhook.cli.output import to_data
 from webhook.cli.queue.command import Options
-from webhook.cli.queue.rows import COLUMNS, WaitingReport, waiting_report
+from webhook.cli.queue.rows import COLUMNS, WaitingReport, published_waits, waiting_report, why_no_evictor
 from webhook.cli.queue.rows import Column as LineColumn
 from webhook.cli.screen import Screen, progress
 from webhook.cli.world_source import (

@@ -21,8 +21,7 @@ from webhook.kube.kinds.kind_row import Related
 from webhook.kube.kinds.model import mapping, shown, text
 from webhook.kube.nodes.nodes import to_namespace, to_priority
 from webhook.kube.objects import keys, objects
-from webhook.kube.world_file.device_manifests import Devices, read_devices
-from webhook.kube.world_file.stream import Document, Unreadable, read_stream
+from webhook.kube.world_file.stream import Devices, Document, Unreadable, read_devices, read_stream
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 STDIN: Final = "-"

@@ -47,7 +47,7 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Policy
 from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
-from webhook.kube.world_file.device_manifests import add_devices
+from webhook.kube.world_file.stream import add_devices
 
 
 class PlacesReport(msgspec.Struct):

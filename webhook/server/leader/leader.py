@@ -15,11 +15,11 @@ from webhook.kube.objects import keys
 from webhook.kube.objects.events import Event, EventReason, ObjectRef
 from webhook.observe.logs import Logs
 from webhook.observe.processes import LeaderStatus
-from webhook.server.leader.line_waits import WaitPublisher
 from webhook.server.leader.registration_loop import LeaderContext, RegistrationLoop
 from webhook.server.leader.retries import RejectionReporter, Retrier
 from webhook.server.leader.start_loop import StartLoop
 from webhook.server.leader.tiers import Adopter, BypassReporter, TierUpdater
+from webhook.server.leader.waiting_reasons import WaitPublisher
 
 LEASE_NAME: Final = keys.SERVER_LEASE
 COMPONENT: Final = "fairgate"

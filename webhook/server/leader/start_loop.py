@@ -17,8 +17,7 @@ from webhook.core.model.decision import Admit, Decision
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.quota.charges import InFlightCharge, LedgerDecision
 from webhook.core.starting.awaited_room import FREE_SECONDS, AwaitedRoom, unfinished
-from webhook.core.starting.stalled_line import StalledLine
-from webhook.core.starting.starts import AssumedStart, AssumedStarts, together
+from webhook.core.starting.starts import AssumedStart, AssumedStarts, StalledLine, together
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.kube.nodes.holds import rfc3339
 from webhook.observe.logs import pod_fields

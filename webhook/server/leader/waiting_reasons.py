@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
-from typing import Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError
 from webhook.cluster.writes.events import OwnerEvent
 from webhook.cluster.writes.pod_writes import write_reason
+from webhook.cluster.writes.reports import ReportWriter, read_report
+from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.line.gang_plans import EndedReservations, GangPlan, ended_reservations
 from webhook.core.line.gangs import GangLine
 from webhook.core.line.judged_pod import Judged
@@ -27,6 +29,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import mapping
 from webhook.kube.kinds.table import kind_table
+from webhook.kube.ledger import reports
 from webhook.kube.objects import bounds
 from webhook.kube.objects.events import EventReason
 from webhook.kube.pod.waiting import WatchedPod
@@ -317,3 +320,53 @@ class WaitingReasons:
 
 def _kind(reason: Reason | None) -> object:
     return None if reason is None else (reason.code, reason.statement.kind)
+
+
+# A task of the leader: publishes how long the last pods of each team and size waited in line.
+
+
+PUBLISH_SECONDS: Final = 60.0
+"""Between two writes of the report."""
+
+
+class WaitPublisher:
+    """Publishes `waits` while `run` runs; the queue notes in them the pods that this leader releases."""
+
+    def __init__(self, context: LeaderContext, waits: EarlierWaits) -> None:
+        self.writer = ReportWriter(context.connection, reports.STARTS)
+        self._connection = context.connection
+        self._waits = waits
+        self._written: dict[str, Any] | None = None
+
+    async def run(self) -> NoReturn:
+        """Publish until cancelled."""
+        self._waits.clear()
+        self._written = None
+        while True:
+            await self.publish()
+            await asyncio.sleep(PUBLISH_SECONDS)
+
+    async def publish(self) -> None:
+        """Write the report if it changed; nothing before it could be read once in this term."""
+        if self._written is None:
+            self._written = await self._take_over()
+        patch = reports.starts_patch(self._waits)
+        if self._written not in (None, patch) and await self.writer.write(patch) is not None:
+            self._written = patch
+
+    async def _take_over(self) -> dict[str, Any] | None:
+        """Put what is published before what was noted meanwhile, and return it; None if it cannot be read."""
+        try:
+            report = await read_report(self._connection, reports.STARTS)
+        except ApiError as error:
+            if not error.is_missing:
+                return None
+            report = None
+        except ClusterError:
+            return None
+        noted = list(self._waits)
+        self._waits.clear()
+        self._waits.add(reports.waits_of(report))
+        published = reports.starts_patch(self._waits)
+        self._waits.add(noted)
+        return published
