@@ -63,7 +63,7 @@ def addons_of(file, *, seen=frozenset()):
     return inner | {match[1] for name in names if (match := re.match(r"(?:webhook|tests)\.addons\.(\w+)", name))}
 
 
-def tests_without(gone, places):
+def files_without(gone, places):
     """The test files in these places that need none of some add-ons, as paths in the tree."""
     files = [
         each
@@ -117,7 +117,7 @@ def test_the_rest_serves_and_reclaims(trees, names):
     command.write_text(f'#!/bin/sh\nPYTHONPATH={tree} exec {sys.executable} -m webhook "$@"\n')
     command.chmod(0o755)
     assert "admitted" in see_tryout(command, folder=tree)
-    done = run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests_without(gone, SHORT))
+    done = run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files_without(gone, SHORT))
     assert done.returncode == 0, done.stdout[-3000:]
 
 
@@ -134,7 +134,7 @@ def test_a_section_of_the_policy_that_no_addon_reads_is_a_problem(trees, names, 
 @pytest.mark.long
 @pytest.mark.parametrize("names", REMOVED)
 def test_the_rest_passes_its_tests(trees, names):
-    chosen = tests_without(gone_with(names), LONG)
+    chosen = files_without(gone_with(names), LONG)
     marks = "not cluster and not slow and not long"
     done = run(trees(names), "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-m", marks, *chosen)
     assert done.returncode == 0, done.stdout[-5000:]
