@@ -11,6 +11,7 @@ from webhook.core.reclaim import reclaim
 from webhook.evictor import hold_manager
 from webhook.evictor.unevictable import TOGETHER_SECONDS
 from webhook.kube.nodes.holds import rfc3339
+from webhook.kube.objects import keys
 
 BOUND = ReclaimRules().longest_grace_seconds
 YEAR = 86_400 * 365
@@ -27,6 +28,21 @@ async def test_the_room_is_kept_until_it_is_given_up(stage):
         assert stage.room_of("b") == "n0"
         await asyncio.sleep(GIVEN_UP)
         await stage.until(lambda: stage.room_of("b") is None)
+
+
+async def test_kube_scheduler_is_made_to_try_a_pod_once_whose_free_room_it_does_not_notice(stage):
+    """As where a pod is gone whose anti-affinity selected namespaces by their labels: no hint tells of that."""
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        owner = lambda: stage.api.objects[PODS]["team-b/b"]["metadata"]  # noqa: E731
+        assert keys.RETRY not in owner().get("labels", {})
+        await stage.until(lambda: keys.RETRY in owner().get("labels", {}))
+        version = owner()["resourceVersion"]
+        await asyncio.sleep(hold_manager.IDLE_SECONDS)
+        assert owner()["resourceVersion"] == version, "once for each hold"
+        assert stage.room_of("b") == "n0", "while the room is still kept"
 
 
 async def test_no_more_is_evicted_than_kube_scheduler_may_place_soon(stage, monkeypatch):

@@ -157,6 +157,7 @@ class Executor:
                 self._tolerate_hold(each, node_hold, progress, is_first=each.uid in node_actions.first)
                 for each in node_actions.to_tolerate
             ),
+            *(self._wake(each, node_hold, progress) for each in node_actions.to_wake),
             *(self._give_notice(target, team, node_actions.node, progress) for target, team in node_actions.notices),
             return_exceptions=True,  # a failure for one pod must not stop the others
         )
@@ -201,6 +202,11 @@ class Executor:
     ) -> None:
         await self._limited(evictions.tolerate_hold(self._connection, beneficiary, node_hold.id, is_first=is_first))
         progress.admitted(beneficiary, node_hold)
+
+    async def _wake(self, beneficiary: Beneficiary, node_hold: NodeHold, progress: HoldManager) -> None:
+        if self._is_leading():
+            await self._limited(evictions.wake(self._connection, beneficiary, node_hold.id))
+            progress.woke(beneficiary, node_hold)
 
     async def _give_notice(self, target: EvictionTarget, team: TeamName, node: NodeName, progress: HoldManager) -> None:
         """Announce an eviction on the victim; one that cannot be changed is evicted without, at the same time."""

@@ -28,7 +28,7 @@ class NodeActions:
     """The pending actions on one node.
 
     `node_hold` is None where nothing is held; `is_news`: the node does not state that yet. `first` are those
-    of `to_tolerate` without any toleration yet.
+    of `to_tolerate` without any toleration yet. `to_wake` are those for which kube-scheduler is to try the room again.
     """
 
     node: NodeName
@@ -36,13 +36,14 @@ class NodeActions:
     is_news: bool
     to_tolerate: tuple[Beneficiary, ...] = ()
     first: frozenset[Uid] = frozenset()
+    to_wake: tuple[Beneficiary, ...] = ()
     notices: tuple[tuple[EvictionTarget, TeamName], ...] = ()
     evictions: tuple[EvictionTarget, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.is_news or self.to_tolerate or self.notices or self.evictions)
+        return not (self.is_news or self.to_tolerate or self.to_wake or self.notices or self.evictions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,7 @@ class HoldManager:
         self._new_id = new_id
         self._written: dict[NodeName, NodeHold | None] = {}
         self._let_in: set[tuple[Uid, str]] = set()
+        self._woken: set[tuple[Uid, str]] = set()
         self._waiting_since: dict[Uid, float] = {}
         attempts, changes = cluster_view.reclaim_index.attempts, cluster_view.world.rejecting_nodes.changes
         self.scheduler = SchedulerProgress(attempts, clock=clock, changes=changes)
@@ -345,6 +347,13 @@ class HoldManager:
             first=frozenset(
                 uid for uid, gpu_pod in waiting.items() if gpu_pod is not None and not gpu_pod.has_tolerations
             ),
+            to_wake=tuple(
+                [
+                    b
+                    for b in node_hold.beneficiaries
+                    if (gpu_pod := waiting.get(b.uid)) is not None and self._is_asleep(b, gpu_pod, node_hold)
+                ]
+            ),
             notices=tuple([(t, teams[t.beneficiary]) for t in announced if t.beneficiary in teams]),
             evictions=self._evictions.due(node_hold, now=now),
         )
@@ -357,12 +366,17 @@ class HoldManager:
         if node_hold is None:
             ids = {each.id for each in self.node_holds.values()}
             self._let_in = {pair for pair in self._let_in if pair[1] in ids}
+            self._woken = {pair for pair in self._woken if pair[1] in ids}
         else:
             self._evictions.written(node_hold)
 
     def admitted(self, beneficiary: Beneficiary, node_hold: NodeHold) -> None:
         """Record that a waiting pod tolerates the taint of a hold."""
         self._let_in.add((beneficiary.uid, node_hold.id))
+
+    def woke(self, beneficiary: Beneficiary, node_hold: NodeHold) -> None:
+        """Record that kube-scheduler was made to try a waiting pod again."""
+        self._woken.add((beneficiary.uid, node_hold.id))
 
     def noticed(self, target: EvictionTarget, node: NodeName) -> None:
         """Record that a victim's annotations announce its eviction."""
@@ -408,6 +422,15 @@ class HoldManager:
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
         holds = () if gpu_pod is None else gpu_pod.holds
         return (beneficiary.uid, node_hold.id) in self._let_in or node_hold.id in holds
+
+    def _is_asleep(self, beneficiary: Beneficiary, gpu_pod: ReclaimPod, node_hold: NodeHold) -> bool:
+        """Whether kube-scheduler had time to try a pod in room that is free, and may not know that it is.
+
+        Its hints say nothing of a pod that is gone and whose anti-affinity selected namespaces by their labels: it
+        would try again after five minutes, when others may have the room, and keep the pod off as that one did.
+        """
+        is_done = gpu_pod.in_line is not None or (beneficiary.uid, node_hold.id) in self._woken
+        return not is_done and not self.scheduler.is_behind(node_hold.node, gpu_pod)
 
     def _is_noticed(self, uid: Uid) -> bool:
         gpu_pod = self._reclaim_index.get(uid)

@@ -22,6 +22,7 @@ from webhook.kube.nodes.holds import (
     keep_room_patch,
     notice_patch,
     toleration_patch,
+    wake_patch,
     withdraw_notice_patch,
 )
 from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
@@ -289,6 +290,12 @@ async def tolerate_hold(connection: ApiConnection, claim: Beneficiary, hold_id: 
     path = pod_path(claim.namespace, claim.name)
     patch = toleration_patch(claim.uid, hold_id, is_first=is_first)
     await connection.send("PATCH", path, patch, action="patch pods", content_type=JSON_PATCH)
+
+
+async def wake(connection: ApiConnection, claim: Beneficiary, hold_id: str) -> None:
+    """Have kube-scheduler try a waiting pod again: it does so where a pod's labels change. Raises ClusterError."""
+    path = pod_path(claim.namespace, claim.name)
+    await connection.send("PATCH", path, wake_patch(claim.uid, hold_id), action="patch pods", content_type=MERGE_PATCH)
 
 
 async def give_notice(connection: ApiConnection, target: EvictionTarget, team: TeamName | None) -> None:

@@ -244,6 +244,11 @@ def keep_room_patch(uid: Uid, *, since: int | None) -> bytes:
     return _annotate(uid, {keys.RECLAIMING: None if since is None else rfc3339(since)})
 
 
+def wake_patch(uid: Uid, hold_id: str) -> bytes:
+    """Return a merge patch of a label, which kube-scheduler takes as a reason to try the pod again."""
+    return msgspec.json.encode({"metadata": {"uid": uid, "labels": {keys.RETRY: hold_id}}})
+
+
 def withdraw_notice_patch(uid: Uid) -> bytes:
     """Return a merge patch that withdraws an announcement."""
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})

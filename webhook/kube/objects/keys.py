@@ -60,6 +60,8 @@ IDLE_SINCE: Final = "fairgate.dev/idle-since"
 """Pod annotation: since when its GPUs are not used, in RFC 3339. Written by the evictor."""
 WRITTEN_LATER: Final = (*LINE_ANNOTATIONS, EVICT_AT, EVICT_FOR, IDLE_SINCE)
 """What Fairgate alone writes on pods that exist, and removes from those that are created with it."""
+RETRY: Final = "fairgate.dev/retry"
+"""Pod label: for which hold kube-scheduler was made to try a waiting pod again. Written by the evictor."""
 RETRY_AT: Final = "fairgate.dev/retry-at"
 """Annotation of a workload whose pods were refused: when its controller was triggered to retry. Written by Fairgate."""
 JOB_EVICTIONS: Final = "fairgate.dev/job-evictions"
