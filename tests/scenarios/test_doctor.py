@@ -104,6 +104,19 @@ def test_each_part_that_breaks_is_named(cluster):
         assert doctor.states()["reachable"] == "wrong"
 
 
+def test_a_leader_that_was_killed_is_named_by_its_lease(cluster):
+    make_nodes(cluster, 1)
+    with serve_fairgate(cluster, is_own=True) as fairgate:
+        doctor = Doctor(fairgate, cluster.kubeconfig)
+        wait_for(cluster, lambda: doctor("--skip", "evictor")[0] == 0, what="healthy")
+        fairgate.stop(signal.SIGKILL)
+        found = doctor.waits_for("leader", "renewed its Lease")
+        assert "it was killed, hangs" in found["leader"]
+        fairgate.start()
+        told = doctor.waits_for("leader", "reported")  # its report is younger than 35 s, and says that it leads
+        assert "different namespaces" not in told["leader"]
+
+
 def test_a_dry_run_that_would_wait_in_line_is_healthy(cluster):
     make_nodes(cluster, 1)
     with serve_fairgate(cluster, policy="defaults: {onNoRoom: queue}\n") as fairgate:

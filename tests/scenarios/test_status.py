@@ -88,6 +88,10 @@ def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
         watch_until_deleted(fairgate, plugins, team)
         create_pod(cluster, team, pod("wide", gpus=8, **SIZE))
 
+        assert kubectl("bypassed").stdout == "no pod bypassed Fairgate\n"
+        own = json.loads(kubectl("status", "-o", "json", "-n", team).stdout)
+        assert [each["name"] for each in own["teams"]] == ["a"]
+
         saved = plugins / "world.yaml"
         saved.write_text(kubectl("world").stdout)
         assert status("--world", saved)[1] == status()[1]

@@ -71,7 +71,7 @@ class UsageEndpoint:
             raise HttpError(404, "NoHistory", str(error)) from error
         if len(found.pods) > reader.MAX_PODS:
             text = f"{len(found.pods):,} pods, and at most {reader.MAX_PODS:,} are sent: ask for a shorter time"
-            raise HttpError(413, "TooManyPods", text)
+            raise HttpError(413, "TooManyRows", text)
         return await asyncio.to_thread(msgspec.json.encode, found)
 
 
