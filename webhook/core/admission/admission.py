@@ -23,7 +23,7 @@ from webhook.core.admission.queueing import (
     queue_for_room,
     reasons_against,
 )
-from webhook.core.admission.unplaced import any_model, could_hold
+from webhook.core.admission.unplaced import any_model
 from webhook.core.admission.verification import confirm
 from webhook.core.model import decision as decision_annotation
 from webhook.core.model.amounts import TeamName
@@ -76,8 +76,11 @@ def _decide_alone(assessed: Assessment, world: World) -> Decision:
     if len(world.waiting) and (behind := queue_behind_others(assessed, world)) is not None:
         return behind
     if len(world.fleet.by_model()) > 1 and isinstance(decision, Admit):
-        able = could_hold(assessed.pod, assessed.pools.allowed, world)
-        decision = decision._replace(warnings=decision.warnings + any_model(assessed.pod, able, world))
+        slots, pod = 0, assessed.pod
+        for pool in assessed.pools.allowed:
+            slots |= world.fleet.matching(world.pools.joined(pod.constraints, pool))
+        if warning := any_model(pod, slots, world):
+            return decision._replace(warnings=decision.warnings + warning)
     return decision
 
 

@@ -63,13 +63,14 @@ def demanded_model(constraints: Constraints, world: World) -> GpuModel | None:
     return next((GpuModel(value) for label in sorted(labels) if (value := constraints.demanded(label))), None)
 
 
-def any_model(pod: Pod, able: int, world: World) -> tuple[Reason, ...]:
-    """Return the warning that a pod may run on several GPU models and asks for none; `able` are its possible nodes."""
+def any_model(pod: Pod, slots: int, world: World) -> tuple[Reason, ...]:
+    """Return the warning that a pod may run on several GPU models and asks for none; `slots` are what it may use."""
     by_model = world.fleet.by_model()
     if len(by_model) < _SEVERAL or not pod.demand.gpus or pod.pool is not None or pod.requires:
         return ()
     if any(label and pod.constraints.possible(label) for _, label in by_model):
         return ()
+    able = world.fleet.with_capacity(pod.demand, slots)
     found = {model: label for (model, label), members in by_model.items() if model and members & able}
     if len(found) < _SEVERAL:
         return ()
