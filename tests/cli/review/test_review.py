@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import builders as b
 from tests.cli.review.sample import OTHERS, POLICY, TRAIN
 from tests.examples import examples
 from webhook.cli.main import main
@@ -345,3 +346,17 @@ def test_an_annotation_of_another_type_ends_no_review(review, mode):
     assert result.exit_code == 2
     [found] = json.loads(result.stdout)["workloads"]
     assert found["outcome"] == "unknown"
+
+
+def test_a_job_without_a_model_is_warned_where_nodes_differ(review):
+    nodes = [b.node("a", gpus=8, model="A100"), b.node("t", gpus=8, model="Tesla-T4")]
+    Path("world.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
+    job = b.pod("x", namespace="nlp", gpus=1)
+    spec = {"template": {"spec": job["spec"] | {"restartPolicy": "Never"}}}
+    metadata = {"name": "train", "namespace": "nlp"}
+    Path("job.json").write_text(
+        json.dumps({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    )
+    shown = review("job.json", "--world", "world.json").stdout
+    assert shown.count("it asks for no GPU model and may run on any of A100, Tesla-T4") == 1
+    assert "AnyModel" not in review("job.json").stdout, "without a world no node is known"

@@ -168,7 +168,7 @@ class Evaluator:
             return ()
         codes = LIMIT_CODES | {Code.DEADLINE_IN_LINE, Code.GANG_IGNORED, Code.RUN_TIME_IGNORED, Code.MINIMUM_IGNORED}
         if self._ample_nodes is None:
-            codes |= {Code.NEVER_FITS, Code.TOPOLOGY_IGNORED}
+            codes |= {Code.NEVER_FITS, Code.TOPOLOGY_IGNORED, Code.ANY_MODEL}
         found = judge(workload, item.requester or self._requester, self._world, budget)
         return tuple(reason for reason in found if reason.code in codes or reason == NOT_JUDGED)
 

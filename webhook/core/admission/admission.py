@@ -75,7 +75,7 @@ def _decide_alone(assessed: Assessment, world: World) -> Decision:
         decision = with_old_pods(decision, assessed.pod, world)
     if len(world.waiting) and (behind := queue_behind_others(assessed, world)) is not None:
         return behind
-    if len(world.fleet.by_model()) > 1 and isinstance(decision, Admit):
+    if assessed.pod.owner is None and len(world.fleet.by_model()) > 1 and isinstance(decision, Admit):
         slots, pod = 0, assessed.pod
         for pool in assessed.pools.allowed:
             slots |= world.fleet.matching(world.pools.joined(pod.constraints, pool))
