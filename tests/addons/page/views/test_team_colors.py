@@ -1,4 +1,4 @@
-"""Colors of teams: each keeps its own, and people who see few colors tell any two apart."""
+"""Colors of teams: each keeps its own, and people who see few colors can distinguish any two."""
 
 import re
 from itertools import combinations
@@ -6,8 +6,9 @@ from math import dist
 from pathlib import Path
 
 import pytest
-from webhook.page.http import templates
-from webhook.page.views.gpu_map import COLORS, team_colors
+
+from webhook.addons.page.http import templates
+from webhook.addons.page.views.gpu_map import COLORS, team_colors
 
 SEEN = {  # Machado, Oliveira and Fernandes 2009, severity 1
     "all colors": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -35,7 +36,7 @@ def lab(rgb):
 
 @pytest.mark.parametrize("kind", SEEN)
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_any_two_colors_are_kept_apart(mode, kind):
+def test_any_two_colors_differ(mode, kind):
     css = (
         (Path(templates.__file__).parent / "static" / "page.css").read_text().partition("(prefers-color-scheme: dark)")
     )
