@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def first_picture(page: Page, base: str) -> str:
     page.goto(base + "/")
-    page.wait_for_selector("#map[data-drawn-ms] canvas")
+    page.wait_for_selector("#map[data-drawn-ms] .tile")
     return str(page.get_attribute("#map", "data-drawn-ms"))
 
 

@@ -246,7 +246,7 @@ def test_without_scripts_every_view_is_complete(look, site):
 
 def test_decisions_are_filtered_and_a_click_explains(look):
     page = look("/decisions").page
-    page.fill("input[name=q]", "train")
+    page.fill("main input[name=q]", "train")
     page.click("text=Filter")
     rows = page.locator("#decisions tbody tr")
     assert rows.count() > 0

@@ -25,7 +25,7 @@ def page(site, browser):
     name, _, value = site.cookie.partition("=")
     opened.context.add_cookies([{"name": name, "value": value, "url": site.base}])
     opened.page.goto(site.base + "/")
-    opened.page.wait_for_selector("#map[data-drawn-ms] canvas")
+    opened.page.wait_for_selector("#map[data-drawn-ms] .tile")
     opened.page.wait_for_function("() => document.getElementById('connection').textContent === 'live'")
     yield opened.page
     opened.close()
@@ -56,8 +56,23 @@ def test_half_of_all_nodes_may_change_at_once(site, page):
             site.state.world.remove_pod(Uid(uid))
         site.state.touch_all()
 
-    before, drawn = page.inner_text("#map h2"), int(page.get_attribute("#map", "data-updates") or 0)
+    before, drawn = page.inner_text("#map"), int(page.get_attribute("#map", "data-updates") or 0)
     site.call(change)
-    page.wait_for_function("before => document.querySelector('#map h2').textContent !== before", arg=before)
+    page.wait_for_function("before => document.querySelector('#map').innerText !== before", arg=before)
     two_more = "drawn => Number(document.getElementById('map').dataset.updates) > drawn + 1"
     page.wait_for_function(two_more, arg=drawn)  # each message is painted on its own
+
+
+def test_many_nodes_are_tiles_that_open(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("() => document.getElementById('map').clientWidth < 400")
+    assert page.locator("#map .tile").count() == 79
+    assert page.locator("#map canvas:visible").count() == 0
+    assert page.evaluate("document.getElementById('map').clientHeight") < 5_000
+    assert page.inner_text("#map .tile >> nth=0").startswith("gpu-0 to gpu-63")
+    page.click("#map .tile summary >> nth=1")
+    page.locator("#map canvas:visible").focus()
+    assert page.inner_text("#map-says").partition(",")[0] in {f"gpu-{number}" for number in range(64, 128)}
+    page.fill("#map-node", "gpu-4999")
+    page.wait_for_function("() => document.querySelectorAll('#map .tile:not([hidden])').length === 1")
+    assert page.locator("#map .tile:visible canvas").is_visible(), "what is looked for is opened"

@@ -241,3 +241,11 @@ async def test_a_token_that_ended_lets_nobody_in_however_the_api_server_is(authe
     clock.now += CHECK_SECONDS + 1
     with pytest.raises(ClusterError):
         await authenticator.viewer(Caller(cookie))
+
+
+async def test_a_session_ends_by_signing_out_and_no_other_does(authenticator):
+    cookie, other = [await authenticator.sign_in("good-nina") for _ in range(2)]
+    authenticator.sign_out(cookie)
+    authenticator.sign_out("unknown")
+    assert await authenticator.viewer(Caller(cookie)) is None
+    assert await authenticator.viewer(Caller(other)) is not None

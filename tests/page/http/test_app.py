@@ -46,6 +46,9 @@ class TwoTokens:
         assert origin.address == "127.0.0.1"
         return token if token in self.viewers else ""
 
+    def sign_out(self, cookie):
+        self.signed_out = cookie
+
 
 @pytest.fixture(scope="module")
 def shared():
@@ -289,6 +292,19 @@ def test_a_token_is_taken_once_by_a_form(shared):
     forwarded = FORM | {"X-Forwarded-Proto": "https"}
     _, headers, _ = shared.request("/sign-in", method="POST", body=urlencode({"token": "nina"}), headers=forwarded)
     assert "Secure" in headers["Set-Cookie"]
+
+
+def test_who_signed_in_may_sign_out_and_no_other_site_does_it_for_them(shared):
+    _, headers, _ = shared.request("/sign-in", method="POST", body=urlencode({"token": "nina"}), headers=FORM)
+    cookie = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+    assert 'action="/sign-out"' in shared.request("/teams", headers=cookie)[2]
+    assert 'action="/sign-out"' not in shared.request("/teams", headers={"Authorization": "Bearer nina"})[2]
+    foreign = cookie | {"Origin": "https://evil.example"}
+    assert shared.request("/sign-out", method="POST", headers=foreign)[0] == 403
+    status, headers, body = shared.request("/sign-out", method="POST", headers=cookie)
+    assert (status, "A bearer token of the cluster" in body) == (200, True)
+    assert "Max-Age=0" in headers["Set-Cookie"]
+    assert shared.authenticator.signed_out == "nina"
 
 
 def test_a_sign_in_leads_to_the_address_that_was_asked_for(shared):

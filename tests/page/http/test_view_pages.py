@@ -11,12 +11,13 @@ import pytest
 
 from tests.cli import sample_world
 from tests.cluster.support.stores import write_kubeconfig
-from tests.page.support.pages import policy_of, served, state_of
+from tests.page.support.pages import policy_of, sample_objects, served, state_of, waiting
 from tests.page.views.test_teams import idle_state, scaled_state
 from webhook.cli.page.asked import Cluster, CommandAnswers
 from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
 from webhook.core.model.amounts import ONE_GPU
 from webhook.files import Snapshots
+from webhook.page.live.cluster_state import note_event
 from webhook.page.live.readable import Readable
 from webhook.page.views.teams import EVERYTHING, Point
 from webhook.page.views.waiting_row import COLUMNS
@@ -197,3 +198,72 @@ def test_a_pods_page_has_its_limits_as_bars_and_the_command_below(page):
     assert re.search(r"team nlp: \S+ GPUs in use, \S+ with this pod, of \S+", body)
     assert "<pre" not in body.partition("<details>")[0]
     assert "<pre" in body.partition("<details>")[2]
+
+
+GANG = [waiting(f"dist-{number}", gpus=2, created="2026-11-22T09:50:00Z") for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def gang():
+    objects = [*sample_objects(), *json.loads(json.dumps(GANG))]
+    for each in objects[-3:]:
+        each["metadata"]["annotations"]["fairgate.dev/gang"] = "true"
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "dist", "uid": "u", "controller": True}
+        each["metadata"]["ownerReferences"] = [owner]
+    with served(state_of(objects)) as found:
+        found.enter()
+        yield found
+
+
+def rows_of(body):
+    return body.partition("<tbody>")[2].partition("</tbody>")[0].count("<tr")
+
+
+def test_a_gang_in_line_is_one_row_that_opens(gang):
+    body = gang.get("/line")[1]
+    assert "5 pods wait in line" in body
+    assert rows_of(body) == 3
+    row = body.partition("<summary>gang of 3</summary>")
+    assert all(f"name=dist-{number}" in row[2].partition("</details>")[0] for number in (1, 2))
+    assert '<td data-label="GPUs" class="number">6</td>' in row[2]
+
+
+def test_the_line_is_filtered_by_team_and_user(gang):
+    assert rows_of(gang.get("/line?of=nlp&user=ALI")[1]) == 3
+    body = gang.get("/line?of=vision")[1]
+    assert "0 pods wait in line" in body
+    assert "not listed here" not in body
+    assert rows_of(gang.get("/line?user=bob")[1]) == 0
+
+
+def test_refusals_and_evictions_are_before_admissions(page):
+    event = {
+        "metadata": {"name": "e1", "namespace": "vision"},
+        "source": {"component": "fairgate"},
+        "reason": "Refused",
+        "message": "exceeded quota",
+        "involvedObject": {"kind": "Pod", "name": "old"},
+        "lastTimestamp": "2026-11-20T10:00:00Z",
+    }
+    page.call(lambda: note_event(event, page.state))
+    table = page.get("/decisions")[1].partition("<tbody>")[2]
+    assert table.index("exceeded quota") < table.index('data-label="decision">admitted')
+
+
+def test_what_needs_a_look_is_on_the_map_and_on_teams():
+    lowered = sample_world.POLICY.replace("limit: 24", "limit: 12")
+    with served(state_of(policy=policy_of(lowered))) as found:
+        found.enter()
+        assert "Over its limit:" in found.get("/")[1]
+        assert found.get("/teams")[1].count("over its limit") == 1
+    with served(idle_state()) as measured:
+        measured.enter()
+        assert re.search(r'<a href="/teams#idle">2 pods</a> hold GPUs and do not use them', measured.get("/")[1])
+        assert 'id="idle"' in measured.get("/teams")[1]
+
+
+def test_every_view_has_the_one_search(page):
+    for path in ("/", "/teams", "/line", "/decisions", "/search?q=train", "/review"):
+        body = page.get(path)[1]
+        assert body.count('action="/search"') == 1, path
+    assert 'name="q" value="train"' in page.get("/search?q=train")[1]

@@ -321,6 +321,9 @@ class Authenticator(Protocol):
     async def sign_in(self, token: str, origin: Origin = NOWHERE) -> str:
         """Return the cookie of a new session for a token; "" where the token is not valid."""
 
+    def sign_out(self, cookie: str) -> None:
+        """End a session."""
+
 
 class UrlAuthenticator:
     """For a page on the user's own machine: the URL that was printed opens it once."""
@@ -344,6 +347,10 @@ class UrlAuthenticator:
         cookie = secrets.token_urlsafe(_TOKEN_BYTES)
         self._cookies.add(cookie)
         return cookie
+
+    def sign_out(self, cookie: str) -> None:
+        """Forget a cookie."""
+        self._cookies.discard(cookie)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +415,10 @@ class TokenAuthenticator:
         cookie = secrets.token_urlsafe(_TOKEN_BYTES)
         self._sessions.set(cookie, viewer.person, _Session(token, self._clock() + SESSION_SECONDS))
         return cookie
+
+    def sign_out(self, cookie: str) -> None:
+        """End a session: its token is forgotten with it."""
+        self._sessions.pop(cookie)
 
     async def _viewer_of(self, token: str, origin: Origin | None) -> Viewer | None:
         """Return the viewer of a token, asked for at most once a minute; `origin` is None for that of a session."""

@@ -116,7 +116,7 @@ async def _send(response: web.StreamResponse, client: Client, is_still_allowed: 
 # The page's HTTP application: who may come in, and which view answers. GET, and two forms that write nothing.
 
 
-_OPEN: Final = frozenset({"/healthz", "/open", "/sign-in"})
+_OPEN: Final = frozenset({"/healthz", "/open", "/sign-in", "/sign-out"})
 _VIEWER: Final = web.RequestKey("viewer", Viewer)
 _FAILURES: Final[dict[type[Exception], tuple[HTTPStatus, str]]] = {
     TooManySignInsError: (HTTPStatus.TOO_MANY_REQUESTS, "Too many sign-ins"),
@@ -147,6 +147,7 @@ class PageApp:
                 web.get("/open", self._open),
                 web.get("/sign-in", self._sign_in_form),
                 web.post("/sign-in", self._sign_in),
+                web.post("/sign-out", self._sign_out),
                 web.get("/static/{name}", self._static_file),
                 web.get("/events", self._events),
                 web.get("/signed-in", self._shown(self._views.signed_in)),
@@ -267,6 +268,14 @@ class PageApp:
             problem = "The API server does not accept this token: it may be expired, or of another cluster."
             return self._asks_to_sign_in(address, problem)
         return self._opened(request, cookie, address)
+
+    async def _sign_out(self, request: web.Request) -> web.Response:
+        name = cookie_name(request.host)
+        self._authenticator.sign_out(request.cookies.get(name, ""))
+        response = self._asks_to_sign_in()
+        response.set_status(HTTPStatus.OK)
+        response.del_cookie(name, path="/")
+        return response
 
     async def _static_file(self, request: web.Request) -> web.Response:
         found = self._static.get(request.match_info["name"])

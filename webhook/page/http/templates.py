@@ -37,7 +37,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 
 
 VIEWS: Final = ("/", "/teams", "/line", "/decisions", "/search", "/review", "/explain", "/moves", "/code")
-CHOICES: Final = ("team", "node", "group", "sort", "q", "kind", "page", "namespace", "name")
+CHOICES: Final = ("team", "node", "group", "sort", "q", "kind", "page", "namespace", "name", "of", "user")
 """What a view's address may say: the team that is highlighted, grouping, filters, the page of a table, a pod."""
 
 LONGEST_LINK: Final = 300

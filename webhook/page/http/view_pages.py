@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from webhook.core.model.amounts import gpu_number
+from webhook.core.model.amounts import column_gpus, gpu_number, parse_amount
 from webhook.core.placement.best_nodes import GpuInventory
 from webhook.files import SnapshotError
 from webhook.page.http.answers import Answers, Reviewed
@@ -89,6 +89,8 @@ class ViewPages:
             nodes=[(row, list(holders_of(row))) for row in shown],
             models=[_model(each) for each in readable.models()],
             summary=readable.summary(),
+            over=[row.of.name for row in readable.shares(holders=0) if row.is_over],
+            idle=readable.idle(most=ROWS) or (),
             paging=_paging(number, len(rows)),
         )
 
@@ -133,17 +135,24 @@ class ViewPages:
 
     async def line(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Show who waits."""
-        found = self._readable(viewer).line(await self._line.line())
-        number, shown = _page(found.rows, request)
-        left_out, paging = found.waiting - len(found.rows), _paging(number, len(found.rows))
+        of, user = request.query.get("of", ""), request.query.get("user", "")[:LONGEST].strip()
+        found = self._readable(viewer).line(await self._line.line(), team=of, user=user)
+        number, shown = _page(found.groups, request)
+        is_filtered = bool(of or user)
+        left_out = 0 if is_filtered else found.waiting - sum(map(len, found.groups))
+        paging = _paging(number, len(found.groups))
         return self._html(
             "line.html",
             request,
             viewer,
             columns=COLUMNS,
-            rows=shown,
+            groups=shown,
+            gpus_of=_gpus_of,
             now=int(time.time()),
-            waiting=found.waiting,
+            waiting=sum(map(len, found.groups)) if is_filtered else found.waiting,
+            in_line=found.teams,
+            of=of,
+            user=user,
             left_out=left_out,
             paging=paging,
         )
@@ -280,6 +289,7 @@ class ViewPages:
             letters=team_letters(teams),
             codes=self._answers.codes,
             takes_tokens=self._takes_tokens,
+            has_session=self._takes_tokens and not request.headers.get("Authorization"),
             view=template.removesuffix(".html"),
             origin=state.origin,
             policy=state.world.policy.hash,
@@ -296,6 +306,11 @@ class ViewPages:
 
 def _takes_gzip(request: web.Request) -> bool:
     return "gzip" in request.headers.get("Accept-Encoding", "")
+
+
+def _gpus_of(group: Sequence[WaitingReport]) -> str:
+    """Return the GPUs of a gang, or of one pod."""
+    return column_gpus(sum(parse_amount(each.gpus) for each in group))
 
 
 def _marks(teams: Sequence[str]) -> list[tuple[str, str, int]]:

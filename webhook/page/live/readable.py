@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from webhook.core.world.nameless import Totals
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.files import SnapshotError, Snapshots
 from webhook.page.live.cluster_state import ClusterState
-from webhook.page.views.decisions import Decision, Hit, search
+from webhook.page.views.decisions import ADMITTED, QUEUED, Decision, Hit, search
 from webhook.page.views.gpu_map import MapRow, Summary, seen_by, summary_of
 from webhook.page.views.teams import IdlePod, ShareRow, Viewer, idle_rows, minimums_of, own_teams, share_rows
 from webhook.page.views.waiting_row import WaitingReport, short, waiting_report
@@ -38,10 +39,11 @@ OF_NAMESPACE: Final = 100
 
 
 class LineRow(msgspec.Struct, frozen=True):
-    """A waiting pod, and what Fairgate wrote on it, for those who may not see what it waits for."""
+    """A waiting pod, what Fairgate wrote on it, for those who may not see what it waits for, and its gang."""
 
     pod: WaitingReport
     written: str
+    gang: str
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -110,7 +112,8 @@ def _shown(found: list[WaitingPod]) -> Iterator[WaitingPod]:
 
 def _row(row: QueueRow) -> LineRow:
     found = msgspec.structs.replace(waiting_report(row), facts={}, cause=short(row.cause))
-    return LineRow(found, short(written_reason(row.waiting).text))
+    gang = row.waiting.pod.gang
+    return LineRow(found, short(written_reason(row.waiting).text), "" if gang is None else str(gang.id))
 
 
 # The one filter between the shared state and an answer: what one viewer may read, as the API server would show it.
@@ -143,10 +146,19 @@ _OF_ALL: Final = frozenset({"PersistentVolume", "TeamLedger"})
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """The pods in line that a viewer may see: how many there are, and those that are shown."""
+    """The pods in line that a viewer may see: how many there are, and those that are shown, those of a gang together.
+
+    `teams` are the teams of all of them.
+    """
 
     waiting: int
-    rows: tuple[WaitingReport, ...]
+    groups: tuple[tuple[WaitingReport, ...], ...]
+    teams: tuple[str, ...]
+
+    @property
+    def rows(self) -> Iterator[WaitingReport]:
+        """Yield the pods that are shown."""
+        return chain.from_iterable(self.groups)
 
 
 class Readable:
@@ -171,9 +183,9 @@ class Readable:
         world = self._state.world
         return list(gpu_inventory(world.fleet, world.policy)) if self.viewer.sees_all else []
 
-    def shares(self) -> list[ShareRow]:
-        """Return teams, and departments where all pods may be seen."""
-        return share_rows(self._state.world, self.viewer)
+    def shares(self, *, holders: int = 5) -> list[ShareRow]:
+        """Return teams, and departments where all pods may be seen, with the largest holders."""
+        return share_rows(self._state.world, self.viewer, holders=holders)
 
     def idle(self, *, most: int) -> list[IdlePod] | None:
         """Return the pods that do not use their GPUs; None where policy does not measure that."""
@@ -198,27 +210,35 @@ class Readable:
         own = own_teams(world, self.viewer)
         return [name for name in named if name in own]
 
-    def line(self, line: Line) -> WaitingRows:
-        """Return the pods in line.
+    def line(self, line: Line, *, team: str = "", user: str = "") -> WaitingRows:
+        """Return the pods in line: of one team, and of users with a part of a name.
 
         What a pod waits for follows from all nodes and pods. Where not all may be read, it is what Fairgate wrote on
         the pod, with its place in its team.
         """
-        if self.viewer.sees_all:
-            return WaitingRows(line.waiting, tuple(row.pod for row in line.rows))
-        taken: Counter[str] = Counter()
-        rows = []
-        for row in line.rows:
-            namespace = row.pod.namespace
-            taken[namespace] += 1
-            if self.viewer.sees(namespace) and taken[namespace] <= OF_NAMESPACE:
-                rows.append(_as_written(row))
-        waiting = sum(count for namespace, count in line.by_namespace.items() if self.viewer.sees(namespace))
-        return WaitingRows(waiting, tuple(rows))
+        waiting, rows = line.waiting, line.rows
+        if not self.viewer.sees_all:
+            taken: Counter[str] = Counter()
+            seen = []
+            for row in line.rows:
+                namespace = row.pod.namespace
+                taken[namespace] += 1
+                if self.viewer.sees(namespace) and taken[namespace] <= OF_NAMESPACE:
+                    seen.append(msgspec.structs.replace(row, pod=_as_written(row)))
+            waiting = sum(count for namespace, count in line.by_namespace.items() if self.viewer.sees(namespace))
+            rows = tuple(seen)
+        groups: dict[str, list[WaitingReport]] = {}
+        for row in rows:
+            pod = row.pod
+            if (not team or pod.team == team) and user.lower() in (pod.user or "").lower():
+                groups.setdefault(row.gang or f"{pod.namespace}/{pod.name}", []).append(pod)
+        teams = tuple(sorted({row.pod.team for row in rows}))
+        return WaitingRows(waiting, tuple(tuple(group) for group in groups.values()), teams)
 
     def decisions(self, *, words: str, kind: str) -> list[Decision]:
-        """Return decisions, the newest first: of one kind, and with all of these words."""
-        return list(self._state.decisions.newest(self.viewer, words=words, kind=kind))
+        """Return decisions of one kind, and with all of these words: the newest first, admissions after all others."""
+        found = self._state.decisions.newest(self.viewer, words=words, kind=kind)
+        return sorted(found, key=lambda each: each.kind in (ADMITTED, QUEUED))
 
     def kinds(self) -> list[str]:
         """Return the kinds of these decisions."""

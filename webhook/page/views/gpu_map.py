@@ -32,7 +32,8 @@ ZONE: Final = "topology.kubernetes.io/zone"
 class MapPod(msgspec.Struct, array_like=True, frozen=True):
     """A pod with GPUs on a node. `since` is when it was created in seconds of Unix time, 0 where that is not known.
 
-    All but `preemptible` are empty where the viewer may not see it.
+    `idle`: it does not use its GPUs, where policy has that measured. All but the last two are empty where the
+    viewer may not see it.
     """
 
     namespace: str
@@ -42,6 +43,7 @@ class MapPod(msgspec.Struct, array_like=True, frozen=True):
     since: int
     team: str
     preemptible: bool
+    idle: bool
 
 
 class MapDevice(msgspec.Struct, array_like=True, frozen=True):
@@ -84,7 +86,7 @@ class MapRow(msgspec.Struct, frozen=True):
 
 
 _REJECTS: Final = "rejects pods"  # without the teams: not every viewer may know them
-_HIDDEN: Final = MapPod("", "", "", "", 0, "", preemptible=False)
+_HIDDEN: Final = MapPod("", "", "", "", 0, "", preemptible=False, idle=False)
 _FEW: Final = 64
 _encoder: Final = msgspec.json.Encoder()
 
@@ -104,7 +106,7 @@ class RowReader:
         row = node_row(node, with_gpus, self._world)
         if not row.groups:
             return None
-        pods = list(_pods(with_gpus, row))
+        pods = list(_pods(with_gpus, row, measures_idle=self._world.policy.idle is not None))
         index = {f"{pod.namespace}/{pod.name}": number for number, pod in enumerate(pods)}
         free = [(group.free_units if row.is_open else 0, group) for group in row.groups]
         return MapRow(
@@ -121,7 +123,7 @@ class RowReader:
         )
 
 
-def _pods(with_gpus: Iterable[Resident], row: NodeRow) -> Iterator[MapPod]:
+def _pods(with_gpus: Iterable[Resident], row: NodeRow, *, measures_idle: bool) -> Iterator[MapPod]:
     """Yield the pods that have a part of a GPU of the row."""
     allocated = {part.pod: part for group in row.groups for device in group.devices for part in device.allocations}
     for pod in with_gpus:
@@ -137,6 +139,7 @@ def _pods(with_gpus: Iterable[Resident], row: NodeRow) -> Iterator[MapPod]:
                 since=pod.created,
                 team=part.team,
                 preemptible=is_preemptible,
+                idle=measures_idle and bool(pod.idle_since),
             )
 
 
@@ -250,7 +253,6 @@ def _taken(resource: str, pieces: int, gpus: float) -> str:
 # The cluster in a few numbers: whose its GPUs are, what is waited for, and what fits now. Pure.
 
 
-_PERCENT: Final = 100
 _DIGITS: Final = 3
 
 
@@ -345,7 +347,7 @@ def _tiles(sums: Mapping[str, float]) -> Iterator[Tile]:
         whole[kind] += 1
     total = max(1.0, sum(sums.values()))
     for kind, gpus in sums.items():
-        yield Tile(kind, f"{whole[kind]:,}", f"{round(gpus, _DIGITS):,g}", round(_PERCENT * gpus / total, 2))
+        yield Tile(kind, f"{whole[kind]:,}", f"{round(gpus, _DIGITS):,g}", round(100 * gpus / total, 2))
 
 
 def _text(gpus: Units) -> str:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from webhook.core.explain.pod_rows import idle_pods
 from webhook.core.explain.team_rows import DepartmentRow, MinimumRow, TeamRow, UsageRow, minimum_rows, shares_of
-from webhook.core.model.amounts import ONE_GPU, UNASSIGNED, TeamName, Unlimited, gpus_text, plural_gpus
+from webhook.core.model.amounts import ONE_GPU, UNASSIGNED, TeamName, Unlimited, exceeds, gpus_text, plural_gpus
 from webhook.core.world.world import World
 
 DAY_SECONDS: Final = 86_400
@@ -157,6 +157,11 @@ class ShareRow(NamedTuple):
     def is_team(self) -> bool:
         """Whether it is a team."""
         return isinstance(self.of, TeamRow)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more is used than the limit, as after it was lowered."""
+        return exceeds(self.of.used, self.of.limit)
 
 
 def share_rows(world: World, viewer: Viewer, *, holders: int = 5) -> list[ShareRow]:

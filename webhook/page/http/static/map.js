@@ -32,6 +32,9 @@ const looks = {
     return teams.has(choices.team);
   },
   isTeamDimmed: (team) => looks.isAnyTeamDimmed && team !== choices.team,
+  get isPartial() {
+    return isPartial;
+  },
   isNodeDimmed: (node) => !isFound(node),
 };
 
@@ -55,7 +58,9 @@ function arrange() {
     picture.title(isPartial);
     picture.paintAll();
   }
-  map.replaceChildren(...pictures.flatMap(({ heading, canvas }) => [heading, canvas]));
+  const open = new Set([...map.querySelectorAll("details[open]")].map((tile) => tile.dataset.name));
+  map.replaceChildren(...pictures.flatMap(({ elements }) => elements));
+  for (const { tile, group } of pictures) if (tile && open.has(group.tile)) tile.open = true;
   for (const [name, index, isFocused] of looked) {
     const [picture, number] = places.get(name) ?? [];
     if (!picture) continue;
@@ -70,6 +75,8 @@ function find({ scrolls }) {
   const found = choices.node ? pictures.flatMap((each) => each.group.nodes.filter(({ row }) => isFound(row.node))) : [];
   foundNodes.textContent = choices.node ? `${found.length} of ${rows.size} nodes` : "";
   if (!found.length || !scrolls) return;
+  const [{ tile }] = places.get(found[0].row.node);
+  if (tile) tile.open = true;
   const top = places.get(found[0].row.node)[0].canvas.getBoundingClientRect().top + found[0].y;
   if (top < 0 || top > innerHeight) scrollBy({ top: top - innerHeight / 2 });
 }

@@ -1,6 +1,8 @@
 // Where each node of the GPU map is drawn. Pure: rows in, groups with rectangles out.
 
 const PER_LINE = 8;
+const MOST = 2_500; // GPUs that are drawn one by one; of more, nodes are in tiles that open
+const OF_TILE = 64; // nodes of one
 const GAP = 6;
 
 const byName = new Intl.Collator("en", { numeric: true }).compare;
@@ -23,14 +25,16 @@ export function devices(row) {
 
 /** The size of one GPU in pixels, by how many there are; two nodes of eight GPUs fit beside each other on a phone. */
 export function cellSize(gpus, width) {
-  if (gpus <= 300) return width < 500 ? 18 : 20;
-  if (gpus <= 2_500) return 14;
-  return gpus <= 12_000 ? 8 : 6;
+  return gpus > 300 ? 14 : width < 500 ? 18 : 20;
 }
 
-/** Groups in order of their names, each with its nodes in order and its height; a node has x, y and its cells. */
+/**
+ * Groups in order of their names, each with its nodes in order and its height; a node has x, y and its cells. Of many
+ * GPUs a group is in several tiles: its nodes by domain, and so many of them together.
+ */
 export function layout(rows, { groupBy, sortBy, width }) {
-  const cell = cellSize(rows.reduce((sum, row) => sum + devices(row).length, 0), width);
+  const gpus = rows.reduce((sum, row) => sum + devices(row).length, 0);
+  const cell = cellSize(gpus, width);
   const groups = new Map();
   const key = KEYS[groupBy] ?? (() => "all nodes");
   for (const row of rows) {
@@ -40,7 +44,26 @@ export function layout(rows, { groupBy, sortBy, width }) {
   }
   return [...groups]
     .sort(([a], [b]) => byName(a, b))
-    .map(([name, members]) => place(name, members.sort(ORDERS[sortBy]), cell, width));
+    .flatMap(([name, members]) => {
+      if (gpus <= MOST) return place(name, members.sort(ORDERS[sortBy]), cell, width);
+      return tiles(members).map((part, number) => {
+        const tile = `${part[0].node} to ${part.at(-1).node}`;
+        const domain = part[0].domain && `${part[0].domain}: `;
+        return { ...place(name, part.sort(ORDERS[sortBy]), cell, width - 2), tile: domain + tile, isFirst: !number };
+      });
+    });
+}
+
+/** The nodes of a group in parts, by domain and name. */
+function tiles(members) {
+  members.sort((a, b) => byName(a.domain, b.domain) || byName(a.node, b.node));
+  const found = [];
+  for (const row of members) {
+    const last = found.at(-1);
+    if (last && last.length < OF_TILE && last[0].domain === row.domain) last.push(row);
+    else found.push([row]);
+  }
+  return found;
 }
 
 function place(name, members, cell, width) {

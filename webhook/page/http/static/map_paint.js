@@ -97,6 +97,7 @@ function paintDevice({ pen, device, row, x, y, cell, palette, looks, before, isD
     pen.fillStyle = isPreemptible ? palette.hatched[color] : palette.teams[color];
     pen.fillRect(x - joined, bottom - height, cell + joined, height);
     used += pieces;
+    if (row.pods[number][7]) notch(pen, palette, x, bottom - height, cell);
     if (isPreemptible && own >= 0) frame(pen, palette.teams[color], x - joined, y, cell + joined, cell, joined);
   }
   pen.globalAlpha = JOINT;
@@ -108,6 +109,16 @@ function paintDevice({ pen, device, row, x, y, cell, palette, looks, before, isD
   pen.globalAlpha = isDimmed || looks.isAnyTeamDimmed ? 2 * DIMMED : 1;
   if (used < device.pieces) paintFree(pen, row, x, y, cell, palette);
   pen.globalAlpha = 1;
+}
+
+/** The mark of a pod that does not use its GPUs: a corner without color. */
+function notch(pen, palette, x, top, cell) {
+  pen.fillStyle = palette.ground;
+  pen.beginPath();
+  pen.moveTo(x + cell / 2, top);
+  pen.lineTo(x + cell, top);
+  pen.lineTo(x + cell, top + cell / 2);
+  pen.fill();
 }
 
 /** The edges of a preemptible GPU: above, below, and at the left of the first of a pod. */

@@ -20,15 +20,13 @@ export class Picture {
     this.isTouched = false;
     this.isRead = false;
     this.canvas = document.createElement("canvas");
-    this.canvas.width = Math.round(width * looks.scale);
-    this.canvas.height = Math.round(group.height * looks.scale);
     this.canvas.style.height = `${group.height}px`;
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "application");
     this.canvas.setAttribute("aria-label", `GPUs of ${group.name}: arrow keys read them, Enter explains the pod`);
     this.heading = document.createElement("h2");
-    this.pen = this.canvas.getContext("2d");
-    this.pen.scale(looks.scale, looks.scale);
+    this.tile = group.tile ? this.made() : null;
+    if (!this.tile) this.draw(width);
     this.canvas.addEventListener("pointermove", (event) => event.pointerType !== "touch" && this.point(event));
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
@@ -36,7 +34,54 @@ export class Picture {
     this.canvas.addEventListener("blur", () => this.paint(this.node));
   }
 
+  /** The tile that opens to show the GPUs: how much of them is in use is its color. */
+  made() {
+    const tile = document.createElement("details");
+    tile.className = "tile";
+    tile.dataset.name = this.group.tile;
+    this.summary = document.createElement("summary");
+    tile.append(this.summary, this.canvas);
+    tile.addEventListener("toggle", () => {
+      if (!tile.open || this.pen) return;
+      this.draw(tile.clientWidth - 2);
+      this.paintAll();
+    });
+    return tile;
+  }
+
+  draw(width) {
+    const { scale } = this.looks;
+    this.canvas.width = Math.round(width * scale);
+    this.canvas.height = Math.round(this.group.height * scale);
+    this.pen = this.canvas.getContext("2d");
+    this.pen.scale(scale, scale);
+  }
+
+  /** What stands on the page. */
+  get elements() {
+    return this.tile ? [...(this.group.isFirst ? [this.heading] : []), this.tile] : [this.heading, this.canvas];
+  }
+
+  /** Say how much of a tile is in use; of a team that is highlighted, how much of it that team has. */
+  heat() {
+    const counts = (part, row) => !this.looks.isAnyTeamDimmed || !this.looks.isTeamDimmed(row.pods[part[0]][5]);
+    let all = 0;
+    let used = 0;
+    for (const { row, cells } of this.group.nodes)
+      for (const { gpus, pieces, parts } of cells) {
+        all += gpus;
+        for (const part of parts) if (counts(part, row)) used += (gpus * part[1]) / pieces;
+      }
+    const sums = document.createElement("span");
+    const what = this.looks.isPartial ? "GPUs" : this.looks.isAnyTeamDimmed ? "GPUs of the team" : "GPUs in use";
+    sums.textContent = this.looks.isPartial ? `${rounded(all)} ${what}` : `${rounded(used)} of ${rounded(all)} ${what}`;
+    this.summary.replaceChildren(this.group.tile, sums);
+    this.tile.style.setProperty("--heat", `${Math.round((45 * used) / Math.max(1, all))}%`);
+    this.tile.hidden = this.group.nodes.every(({ row }) => this.looks.isNodeDimmed(row.node));
+  }
+
   title(isPartial) {
+    if (this.tile) this.heat();
     let all = 0;
     let free = 0;
     for (const { row, cells } of this.group.nodes) {
@@ -44,7 +89,7 @@ export class Picture {
       free += row.state || row.held ? 0 : gpusOf(cells.filter((cell) => !cell.parts.length));
     }
     const sums = `${counted(this.group.nodes.length.toLocaleString("en"), "node")}, ${counted(rounded(all), "GPU")}`;
-    const text = `: ${sums}${isPartial ? "" : `, ${rounded(free)} wholly free`}`;
+    const text = this.tile ? "" : `: ${sums}${isPartial ? "" : `, ${rounded(free)} wholly free`}`;
     if (this.heading.textContent === this.group.name + text) return;
     const rest = document.createElement("span");
     rest.textContent = text;
@@ -53,10 +98,12 @@ export class Picture {
 
   paint(number) {
     const node = this.group.nodes[number];
-    if (node) paintNode(this.pen, node, this.group, this.looks.palette, this.looks, cellAt);
+    if (node && this.pen) paintNode(this.pen, node, this.group, this.looks.palette, this.looks, cellAt);
   }
 
   paintAll() {
+    if (this.tile) this.heat();
+    if (!this.pen) return;
     this.pen.fillStyle = this.looks.palette.ground;
     this.pen.fillRect(0, 0, this.canvas.width, this.canvas.height);
     this.group.nodes.forEach((_, number) => this.paint(number));
@@ -142,12 +189,12 @@ function describe({ row, cells }, index) {
   const isWhole = device.pieces === 1 && device.gpus === 1;
   const state = row.state ? ` (${row.state})` : row.held ? " (held for reclaim)" : "";
   const found = device.parts.map(([number, pieces]) => {
-    const [namespace, name, owner, user, since, team, isPreemptible] = row.pods[number];
+    const [namespace, name, owner, user, since, team, isPreemptible, isIdle] = row.pods[number];
     if (!name) return "not shown to you: in use or free";
     const of = isWhole ? "" : `, ${gpus(pieces)}`;
     const by = [owner, user].filter(Boolean).join(", ");
     const from = since ? `, since ${new Date(since * 1000).toLocaleString()}` : "";
-    return `${namespace}/${name}, team ${team}, ${isPreemptible ? "preemptible" : "guaranteed"}${of}${by ? `, of ${by}` : ""}${from}`;
+    return `${namespace}/${name}, team ${team}, ${isPreemptible ? "preemptible" : "guaranteed"}${isIdle ? ", not used" : ""}${of}${by ? `, of ${by}` : ""}${from}`;
   });
   if (free) found.push(isWhole ? "free" : `${gpus(free)} free`);
   return `${row.node}${state}, ${device.resource} ${index + 1} of ${cells.length}: ${found.join("; ")}`;
