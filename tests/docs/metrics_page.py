@@ -150,6 +150,8 @@ def evictor() -> ReclaimMetrics:
     MoveMetrics(metrics.registry).moved(_TEAM, gpu_unit_seconds=0)
     metrics.watch(held_nodes=lambda: 0, largest_room=lambda: 0)
     metrics.watch_policy(lambda: "")
+    metrics.idle.looked((), seconds=1, teams=[_TEAM])
+    metrics.idle.evicted(_TEAM)
     _share(metrics)
     return metrics
 

@@ -62,9 +62,49 @@ def test_every_variable_of_the_dashboard_is_set():
 
 
 def test_panels_have_ids_of_their_own_and_do_not_overlap():
+    board = alerting.dashboard()
+    rows = [panel for panel in board["panels"] if panel["type"] == "row"]
+    everything = [*rows, *alerting.panels(board)]
+    assert len({panel["id"] for panel in everything}) == len(everything)
+    for placed in (board["panels"], *(row["panels"] for row in rows)):
+        for one, other in combinations((panel["gridPos"] for panel in placed), 2):
+            beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+            above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+            assert beside or above, (one, other)
+
+
+def test_one_row_is_open_and_few_expressions_are_evaluated_until_another_is():
     placed = alerting.dashboard()["panels"]
-    assert len({panel["id"] for panel in placed}) == len(placed)
-    for one, other in combinations((panel["gridPos"] for panel in placed), 2):
-        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-        above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        assert beside or above, (one, other)
+    rows = [panel for panel in placed if panel["type"] == "row"]
+    assert [row["title"] for row in rows if not row["collapsed"]] == ["Read this first"]
+    assert all(row["panels"] for row in rows[1:])
+    open_panels = [panel for panel in placed if panel["type"] != "row"]
+    assert sum(len(panel["targets"]) for panel in open_panels) <= 12
+    assert "fairgate_webhooks_missing" in {*map(str.strip, re.findall(r"\w+", open_panels[0]["targets"][0]["expr"]))}
+
+
+def test_what_is_read_first_has_thresholds_and_leads_to_its_panel():
+    board = alerting.dashboard()
+    by_id = {panel["id"]: panel for panel in alerting.panels(board)}
+    for panel in (each for each in board["panels"] if each["type"] == "stat"):
+        assert len(panel["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1, panel["title"]
+        [link] = panel["links"]
+        target = by_id[int(re.search(r"viewPanel=(\d+)", link["url"])[1])]
+        assert link["title"] == target["title"]
+
+
+def test_an_axis_has_one_unit():
+    """Seconds, bytes and counts of one panel: those that are not of its unit have an axis at the right."""
+    kinds = {"seconds": "s", "bytes": "bytes"}
+    for panel in alerting.panels(alerting.dashboard()):
+        if panel["type"] != "timeseries":
+            continue
+        unit = panel["fieldConfig"]["defaults"].get("unit")
+        own = {each["matcher"]["options"]: each["properties"][0]["value"] for each in panel["fieldConfig"]["overrides"]}
+        units = {}
+        for target in panel["targets"]:
+            found = re.search(r"\b(?:fairgate|process)_\w*?_(seconds|bytes)(?:_bucket)?\b(?!_total)", target["expr"])
+            if found and "_gpu_" not in found[0]:
+                units[target["refId"]] = kinds[found[1]]
+        for ref, want in units.items():
+            assert own.get(ref, unit) == want, (panel["title"], ref)
