@@ -253,6 +253,7 @@ def test_decisions_are_filtered_and_a_click_explains(look):
     assert all("train" in text for text in rows.all_inner_texts())
     page.locator("#decisions tbody a").first.click()
     page.wait_for_url("**/explain?**")
+    page.click("text=Step by step")
     assert "team" in page.inner_text("pre")
 
 

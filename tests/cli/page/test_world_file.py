@@ -5,8 +5,7 @@ import os
 import pytest
 
 from tests import builders as b
-from webhook.cli.page.run import FollowedFile
-from webhook.cli.page.run import reading_of
+from webhook.cli.page.run import FollowedFile, reading_of
 from webhook.cli.world_source import WorldError, WorldObjects
 from webhook.core.model.policy import Policy
 

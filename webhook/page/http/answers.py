@@ -79,12 +79,11 @@ class MovesShown(msgspec.Struct, frozen=True):
 
 
 class Answers(Protocol):
-    """Answers questions about the present world by the commands' own code. All raise SnapshotError.
+    """Answers questions about the present world by the commands' own code. All but `codes` raise SnapshotError."""
 
-    `codes` is the help of each code of a reason.
-    """
-
-    codes: Mapping[str, CodeHelp]
+    @property
+    def codes(self) -> Mapping[str, CodeHelp]:
+        """The help of each code of a reason."""
 
     async def explain(self, namespace: str, name: str, readable: Readable) -> Explained | None:
         """Explain a pod from what may be read; None where that has none of this name."""
