@@ -102,7 +102,7 @@ def test_a_pod_is_seen_at_once_in_the_browser_and_explained(cluster, browser):  
         opened.page.locator("#decisions a").first.click()
         opened.page.wait_for_url("**/explain?**")
         said = cluster.kubectl("get", "pod", "seen", "-n", team, "-o", "jsonpath={.spec.nodeName}")
-        explained = opened.page.inner_text("pre")
+        explained = opened.page.text_content("pre")
         assert f" on {said}, since 20" in explained
         assert "Z. Admitted as guaranteed" in explained
         opened.page.goto(f"{page.base}/decisions?kind=refused")

@@ -221,7 +221,7 @@ async def test_who_is_in_stays_in_for_a_bounded_time_while_the_api_server_cannot
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_after_a_refusal_nobody_stays_in(authenticator, rights, clock, status):
+async def test_after_a_refusal_no_viewer_stays_in(authenticator, rights, clock, status):
     cookie = await authenticator.sign_in("good-nina")
     clock.now += CHECK_SECONDS + 1
     rights.error = ApiError("cannot create tokenreviews", status=status)
@@ -232,7 +232,7 @@ async def test_after_a_refusal_nobody_stays_in(authenticator, rights, clock, sta
         await authenticator.viewer(Caller(cookie))
 
 
-async def test_a_token_that_ended_lets_nobody_in_however_the_api_server_is(authenticator, rights, clock):
+async def test_a_token_that_ended_lets_no_viewer_in_however_the_api_server_is(authenticator, rights, clock):
     cookie = await authenticator.sign_in("good-nina")
     clock.now += CHECK_SECONDS + 1
     rights.valid = "nobody-"

@@ -1,4 +1,4 @@
-"""Colors of teams: each keeps its own, and people who see few colors tell any two apart."""
+"""Colors of teams: each keeps its own, and people who see few colors can distinguish any two."""
 
 import re
 from itertools import combinations
@@ -36,7 +36,7 @@ def lab(rgb):
 
 @pytest.mark.parametrize("kind", SEEN)
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_any_two_colors_are_told_apart(mode, kind):
+def test_any_two_colors_differ(mode, kind):
     css = (
         (Path(templates.__file__).parent / "static" / "page.css").read_text().partition("(prefers-color-scheme: dark)")
     )

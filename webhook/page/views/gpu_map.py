@@ -253,9 +253,6 @@ def _taken(resource: str, pieces: int, gpus: float) -> str:
 # The cluster in a few numbers: whose its GPUs are, what is waited for, and what fits now. Pure.
 
 
-_DIGITS: Final = 3
-
-
 class GpuSums(NamedTuple):
     """The GPUs of nodes, each in one part: the sum is the capacity.
 
@@ -324,7 +321,7 @@ def summary_of(
         sums = dict(zip(GpuSums._fields, map(gpu_number, (max(0, used - preemptible), preemptible)), strict=False))
     else:
         added = zip(*nodes, strict=True)
-        sums = dict(zip(GpuSums._fields, (round(sum(each), _DIGITS) for each in added), strict=False))
+        sums = dict(zip(GpuSums._fields, (round(sum(each), 3) for each in added), strict=False))
     largest: dict[str, Units] = {}
     for each in sorted(models, key=lambda model: -model.largest):
         if each.largest:
@@ -347,7 +344,7 @@ def _tiles(sums: Mapping[str, float]) -> Iterator[Tile]:
         whole[kind] += 1
     total = max(1.0, sum(sums.values()))
     for kind, gpus in sums.items():
-        yield Tile(kind, f"{whole[kind]:,}", f"{round(gpus, _DIGITS):,g}", round(100 * gpus / total, 2))
+        yield Tile(kind, f"{whole[kind]:,}", f"{round(gpus, 3):,g}", round(100 * gpus / total, 2))
 
 
 def _text(gpus: Units) -> str:
