@@ -3,10 +3,12 @@
 from http.client import HTTPConnection
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from tests.page.conftest import Window
 from tests.page.support.large_cluster import add_pod, filled
 from tests.page.support.pages import served, state_of
+from tests.page.test_browser import RULES
 from webhook.core.model.amounts import Uid
 
 pytestmark = pytest.mark.slow
@@ -67,6 +69,7 @@ def test_many_nodes_are_tiles_that_open(page):
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("() => document.getElementById('map').clientWidth < 400")
     assert page.locator("#map .tile").count() == 79
+    assert [each["id"] for each in Axe().run(page, options=RULES).response["violations"]] == []
     assert page.locator("#map canvas:visible").count() == 0
     assert page.evaluate("document.getElementById('map').clientHeight") < 5_000
     assert page.inner_text("#map .tile >> nth=0").startswith("gpu-0 to gpu-63")
