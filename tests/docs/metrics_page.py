@@ -160,12 +160,12 @@ def evictor() -> ReclaimMetrics:
     metrics = ReclaimMetrics()
     metrics.planned(_TEAM)
     metrics.victim(_TEAM, gpu_unit_seconds=0)
-    IdleMetrics(metrics.registry)
+    idle = IdleMetrics(metrics.registry)
     MoveMetrics(metrics.registry).moved(_TEAM, gpu_unit_seconds=0)
     metrics.watch(held_nodes=lambda: 0, largest_room=lambda: 0)
     metrics.watch_policy(lambda: "")
-    metrics.idle.looked((), seconds=1, teams=[_TEAM])
-    metrics.idle.evicted(_TEAM)
+    idle.looked((), seconds=1, teams=[_TEAM])
+    idle.evicted(_TEAM)
     _share(metrics)
     return metrics
 

@@ -221,7 +221,7 @@ def rows_of(body):
 
 def test_a_gang_in_line_is_one_row_that_opens(gang):
     body = gang.get("/line")[1]
-    assert "5 pods are queued" in body
+    assert "5 pods wait in the queue" in body
     assert rows_of(body) == 3
     row = body.partition("<summary>gang of 3</summary>")
     assert all(f"name=dist-{number}" in row[2].partition("</details>")[0] for number in (1, 2))
@@ -231,7 +231,7 @@ def test_a_gang_in_line_is_one_row_that_opens(gang):
 def test_the_line_is_filtered_by_team_and_user(gang):
     assert rows_of(gang.get("/line?of=nlp&user=ALI")[1]) == 3
     body = gang.get("/line?of=vision")[1]
-    assert "0 pods are queued" in body
+    assert "0 pods wait in the queue" in body
     assert "not listed here" not in body
     assert rows_of(gang.get("/line?user=bob")[1]) == 0
 
