@@ -16,7 +16,7 @@ from webhook.core.model.constraints import Effect, Operator, Requirement, Tolera
 from webhook.core.model.decision import NodeChoice
 from webhook.core.model.policy import Mode, Pool
 from webhook.kube.admission.copied_pod import SAME_REQUEST_SECONDS, without_copied_decision
-from webhook.kube.admission.pod_patch import apply
+from webhook.kube.admission.pod_patch import apply, operations
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import to_pod, unix_seconds
@@ -224,3 +224,11 @@ def test_what_is_no_decision_removes_no_constraint(text):
 def test_of_a_pod_that_asked_for_nothing_things_are_only_removed():
     operations = without_copied_decision(read(copied(b.pod())), (POOL,)).operations
     assert {each["op"] for each in operations} == {"remove"}
+
+
+def test_a_copy_that_lost_its_labels_gets_those_of_its_own_decision():
+    made = copied(b.pod("train", gpus=1))
+    del made["metadata"]["labels"]
+    found = without_copied_decision(read(made), (POOL,), now_text=LATER)
+    again = apply(made, [*found.operations, *operations(found.pod, admit_of(CHOICE), now_text=LATER)])
+    assert keys.TEAM in again["metadata"]["labels"]

@@ -139,7 +139,8 @@ def _as_written(metadata: objects.ObjectMeta, asked: str | None, made: list[Oper
         made.append(remove(path) if asked is None else put(path, asked, exists=True))
         labels = {key: value for key, value in labels.items() if key != keys.TIER}
         labels |= {} if asked is None else {keys.TIER: asked}
-    return msgspec.structs.replace(metadata, labels=labels, annotations=annotations)
+    present = None if metadata.labels is None else labels  # an absent object has to be created before a label is added
+    return msgspec.structs.replace(metadata, labels=present, annotations=annotations)
 
 
 def _without_gate(spec: objects.PodSpec, made: list[Operation]) -> objects.PodSpec:
