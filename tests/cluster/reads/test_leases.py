@@ -11,7 +11,8 @@ LEASES = f"/apis/{keys.LEASE_API}/leases"
 
 
 def held(api, name, holder, *, age):
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": written_at(time.time() - age)}
+    renewed = written_at(time.time() - age).replace("Z", ".000000Z")  # a MicroTime, as Leases have it
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
     api.put(LEASES, name, namespace="fairgate-system", spec=spec)
 
 

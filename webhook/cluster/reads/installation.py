@@ -22,6 +22,7 @@ from webhook.kube.objects import keys
 from webhook.kube.objects.bounds import EVICTABLE_BYTES
 from webhook.kube.objects.events import read_lease
 from webhook.kube.objects.keys import ServerVersion
+from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.registration import inventory
 from webhook.kube.registration.inventory import GUARD, PLURALS, Probe, excluding_keys
 from webhook.kube.registration.static_files import (
@@ -310,8 +311,8 @@ async def _held_leases(connection: ApiConnection) -> list[tuple[LeaseState, int]
         now = connection.server_time or time.time()
         for raw in _OBJECT.decode(body).get("items") or ():
             record = read_lease(msgspec.json.encode(raw)).record
-            renewed = reports.read_at(record.renewed_at)
-            if record.holder and renewed is not None:
+            renewed = unix_seconds(record.renewed_at.partition(".")[0].rstrip("Z") + "Z")
+            if record.holder and renewed:
                 age = max(0.0, now - renewed)
                 state = LeaseState(name, raw["metadata"].get("namespace", ""), record.holder, age, record.renewed_at)
                 held.append((state, record.duration_seconds))
