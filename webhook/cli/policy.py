@@ -220,7 +220,7 @@ class DiffOptions(WorldOptions):
 
 @command(DiffOptions, epilog=_DIFFS)
 def diff(options: DiffOptions) -> None:
-    """Show what becomes of pods once another policy is in force: their tier and team, and who starts from the line.
+    """Show what becomes of pods once another policy is in force: their tier and team, and who starts from the queue.
 
     Without OLD, NEW is compared with the policy in force in the cluster.
 

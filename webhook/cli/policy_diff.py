@@ -103,7 +103,7 @@ _Again = Literal["allowed", "queued", "refused"]
 
 
 class OutcomeReport(msgspec.Struct):
-    """The outcome of a pod under a policy: the team charged, and its tier; one in line may be queued or refused."""
+    """The outcome of a pod under a policy: the team charged, and its tier; a queued one may be refused."""
 
     team: str
     outcome: Annotated[str, msgspec.Meta(description="guaranteed, preemptible, queued, refused or counted")]

@@ -36,7 +36,7 @@ class Options(PolicyOptions):
 
 @command(Options, epilog=_EXAMPLES, short_help="Show which pods are queued, for what, and for how long.")
 def queue(options: Options) -> None:
-    """Show the pods that wait in line with Fairgate's scheduling gate; by default of the cluster.
+    """Show the pods that are queued with Fairgate's scheduling gate; by default of the cluster.
 
     Each with its place among all and in its team, what it waits for, who holds most of that, and how long the last
     20 pods of this size in its team waited that were in line, as the leader saw it. Places are those of the fair order

@@ -36,7 +36,7 @@ class HolderReport(msgspec.Struct):
 
 
 class EarlierReport(msgspec.Struct, rename="camel"):
-    """How long the last pods of the same team and number of GPUs waited in line, from creation to start."""
+    """How long the last pods of the same team and number of GPUs waited in the queue, from creation to start."""
 
     starts: Annotated[int, msgspec.Meta(description="how many, 20 at most")]
     shortest_seconds: int
@@ -44,7 +44,7 @@ class EarlierReport(msgspec.Struct, rename="camel"):
 
 
 class WaitingReport(msgspec.Struct, rename="camel"):
-    """A pod that waits in line."""
+    """A pod that is queued."""
 
     namespace: str
     name: str

@@ -51,7 +51,7 @@ from webhook.kube.world_file.stream import add_devices
 
 
 class PlacesReport(msgspec.Struct):
-    """The places of equal pods in line, from 1."""
+    """The places of equal queued pods, from 1."""
 
     first: int
     last: int
