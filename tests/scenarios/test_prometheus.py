@@ -14,6 +14,7 @@ from tests.observe import alerting
 from tests.scenarios import serving
 from tests.scenarios.evictor import ask, evictor, fill, wait_bound
 from tests.scenarios.standing_fairgate import serve_fairgate
+from webhook.kube.registration.static_files import WEBHOOKS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -141,3 +142,27 @@ def test_every_panel_shows_something_under_load_and_every_rule_evaluates(cluster
                 value(running, 'sum(fairgate_decisions_total{outcome="deny",code="TeamLimitExceeded",team="a"})') == 1
             )
             assert value(running, "sum(fairgate_queue_releases_total)") == 1
+
+
+@pytest.mark.usefixtures("promtool")
+def test_deleted_webhooks_are_an_alert_until_the_leader_puts_them_back(cluster):
+    make_nodes(cluster, 1)
+    with serve_fairgate(cluster, is_own=True) as fairgate:
+        scrapes = [scrape("server", fairgate.url, scheme="https", tls_config={"ca_file": str(fairgate.ca)})]
+        with prometheus(cluster, scrapes, rules=[alerting.ALERTS]) as running:
+
+            def is_alerted():
+                return "FairgateSwitchedOff" in {each["name"] for each in running.rules() if each["state"] == "firing"}
+
+            def is_switched_off():
+                for each in WEBHOOKS:  # again and again: the leader may create them
+                    if cluster.api.exists(each.path):
+                        cluster.api.delete(each.path)
+                return is_alerted()
+
+            wait_for(cluster, is_switched_off, what="the alert", timeout=60)
+            what = "the leader creates them again"
+            wait_for(cluster, lambda: all(cluster.api.exists(each.path) for each in WEBHOOKS), what=what, timeout=60)
+            wait_for(cluster, lambda: not is_alerted(), what="the alert ends", timeout=60)
+            denied = cluster.kubectl.run("apply", "-n", fairgate.team_a, "-f", "-", stdin=manifest(pod("big", gpus=99)))
+            assert "TeamLimitExceeded" in denied.stderr
