@@ -55,9 +55,8 @@ def unknown_devices(policy: Policy, world: World) -> Iterator[str]:
         have = "has" if len(counts) == 1 else "have"
         pods = f"; {plural(len(counts), 'pod')} here {have} {sum(counts)}, uncounted" if counts else ""
         yield (
-            f"{printable(name)} looks like a GPU, is offered by {listed(offering)}, and policy does not say how much "
-            f"of one it is: pods that ask for it {effect}{pods}; name it in resources: gpus or perGpu for what it "
-            "counts, gpus: 0 if it is none"
+            f"{printable(name)} looks like a GPU, is offered by {listed(offering)}, and policy does not count it: pods "
+            f"that ask for it {effect}{pods}; name it in resources with gpus or perGpu (gpus: 0 if it is none)"
         )
 
 
