@@ -139,7 +139,7 @@ def _chart_and_overlay(reader: Reader) -> None:
 
 def _history(reader: Reader) -> None:
     """A recorded history, and an edit of its policy."""
-    shutil.copy(pages.ROOT / "tests" / "history" / "kept" / "format-1.db", reader.folder / "history.db")
+    shutil.copy(pages.ROOT / "tests" / "addons" / "history" / "kept" / "format-1.db", reader.folder / "history.db")
     reader.write("policies.new/teams.yaml", recorded.POLICY.replace("limit: 16", "limit: 8"))
 
 
