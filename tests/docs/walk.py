@@ -31,7 +31,7 @@ _STAYS = re.compile(
 )
 # Commands that only read are repeated until their output is that of the page: a cluster takes its time.
 # These end with 1 for a refusal, a warning, a difference.
-_MAY_SAY_NO = re.compile(r"\bfairgate (?:doctor|explain|policy|replay|review)\b")
+_MAY_SAY_NO = re.compile(r"\bfairgate (?:bypassed|doctor|explain|policy|replay|review)\b")
 _WAITS = "fairgate uninstall"
 _REGISTERED = [each.path for each in WEBHOOKS]
 _DEPLOYS = re.compile(r"^helm (?:install|upgrade(?: --install)?|rollback|uninstall) fairgate\b")
