@@ -160,9 +160,14 @@ def test_deleted_webhooks_are_an_alert_until_the_leader_puts_them_back(cluster):
                         cluster.api.delete(each.path)
                 return is_alerted()
 
-            wait_for(cluster, is_switched_off, what="the alert", timeout=60)
-            what = "the leader creates them again"
-            wait_for(cluster, lambda: all(cluster.api.exists(each.path) for each in WEBHOOKS), what=what, timeout=60)
-            wait_for(cluster, lambda: not is_alerted(), what="the alert ends", timeout=60)
-            denied = cluster.kubectl.run("apply", "-n", fairgate.team_a, "-f", "-", stdin=manifest(pod("big", gpus=99)))
-            assert "TeamLimitExceeded" in denied.stderr
+            def is_refused():
+                words = ("apply", "--dry-run=server", "-n", fairgate.team_a, "-f", "-")
+                return "TeamLimitExceeded" in cluster.kubectl.run(*words, stdin=manifest(pod("big", gpus=99))).stderr
+
+            def are_back():
+                return all(cluster.api.exists(each.path) for each in WEBHOOKS)
+
+            wait_for(cluster, is_switched_off, what="the alert", timeout=120)
+            wait_for(cluster, are_back, what="the leader creates them again", timeout=120)
+            wait_for(cluster, is_refused, what="limits hold again", timeout=60)
+            wait_for(cluster, lambda: not is_alerted(), what="the alert ends", timeout=120)
