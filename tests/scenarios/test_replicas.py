@@ -116,7 +116,7 @@ def test_the_ledger_as_users_see_it(cluster):
             return lines
 
         head = wait_for(cluster, shown, what="the team's line")[0]
-        columns = "NAME TEAM GUARANTEED LIMIT USED RESERVED PREEMPTIBLE BEYOND SHARE WAITING IN LINE AGE"
+        columns = "NAME SHARE OF GUARANTEED LIMIT USED RESERVED PREEMPTIBLE BEYOND SHARE WAITING QUEUED AGE"
         assert head.split() == columns.split()
         stored = json.loads(cluster.kubectl("get", "teamledger", "a", "-o", "json", "--show-managed-fields"))
         assert "managedFields" not in stored["metadata"]
