@@ -23,7 +23,6 @@ EXCLUDED_COMMANDS = {
     "gcloud compute firewall-rules create fairgate --direction INGRESS --allow tcp:8443"
     " --source-ranges CONTROL_PLANE_RANGE --target-tags NODES": _CLOUD,
     "kind create cluster --name fairgate": _KIND,
-    "kubectl fairgate queue -n vision --context production": "it names a context of the reader's own kubeconfig",
     "make -C fairgate image": _IMAGE,
     "make -C fairgate setup": "the tests run in what it made",
     "make demo": "tests/demo plays it, and compares what it prints with the README",

@@ -10,7 +10,6 @@ _EXAMPLES = """\b
 Examples:
   kubectl fairgate queue
   kubectl fairgate queue --team vision
-  kubectl fairgate queue -n vision --context production
   fairgate queue --policy policies --world world.yaml
   fairgate queue --policy policies -o json > queue.json
 

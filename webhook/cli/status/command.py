@@ -10,7 +10,6 @@ _EXAMPLES = """\b
 Examples:
   kubectl fairgate status
   kubectl fairgate status --watch
-  kubectl fairgate status --context production -n vision
   fairgate status --policy policies --world world.yaml -o wide
   fairgate status --policy policies -o json > status.json
 
