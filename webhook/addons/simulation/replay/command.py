@@ -50,7 +50,6 @@ _MOST_POLICIES: Final = 2
 
 _EXAMPLES: Final = """\b
 Examples:
-  fairgate replay --policy policies.new --since 1d
   fairgate replay history.db --policy policies.new
   fairgate replay history.db --policy policies.new --policy policies.old -o json
 

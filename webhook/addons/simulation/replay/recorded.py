@@ -97,7 +97,7 @@ def as_recorded(
 ) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
     """Return what happened, by the record, and what would have: the same where the policies make no difference.
 
-    A history does not say which pods waited in line; that is as the old policy decides again.
+    Which pods waited, and the tiers, which change while pods run, are as the old policy decides again.
     """
     was, would = {}, {}
     for name, before in old.items():
@@ -106,7 +106,8 @@ def as_recorded(
         if row.is_refusal:
             happened = replace(before, tier=None, is_refused=True, is_evicted=False, wait_seconds=wait)
         else:
-            tier = Tier(row.tier) if row.bound and row.tier in TIERS else None
+            recorded = Tier(row.tier) if row.tier in TIERS else None
+            tier = (before.tier or recorded) if row.bound else None
             happened = replace(
                 before, tier=tier, is_refused=False, is_evicted=row.is_evicted, wait_seconds=wait, why=""
             )
