@@ -48,18 +48,18 @@ def claims(*teams, residents=(), **more):
 
 
 def test_by_reclaim_only_what_is_left_of_a_share_can_be_claimed():
-    lent = [resident(8, uid=f"u{n}", node=f"n{n}", tier="preemptible", namespace="team-b") for n in range(2)]
+    borrowed = [resident(8, uid=f"u{n}", node=f"n{n}", tier="preemptible", namespace="team-b") for n in range(2)]
     idle, borrower = team(guaranteed=8, limit_=16), team("team-b", guaranteed=0)
-    assert claims(idle, borrower, residents=lent) == (8, 1, ("team-a",))
-    assert claims(team(guaranteed=4, limit_=16), borrower, residents=lent) == (4, 1, ("team-a",))
-    assert claims(team(guaranteed=16, limit_=16, per_pod=gpus(2)), borrower, residents=lent) == (2, 8, ("team-a",))
+    assert claims(idle, borrower, residents=borrowed) == (8, 1, ("team-a",))
+    assert claims(team(guaranteed=4, limit_=16), borrower, residents=borrowed) == (4, 1, ("team-a",))
+    assert claims(team(guaranteed=16, limit_=16, per_pod=gpus(2)), borrower, residents=borrowed) == (2, 8, ("team-a",))
     used = [resident(8, uid="own", node="n0"), resident(8, uid="u", node="n1", tier="preemptible", namespace="team-b")]
     assert claims(idle, borrower, residents=used) == (0, 0, ()), "every share is used"
     full = department("lab", limit_=3)
     below = team(guaranteed=8, limit_=16, departments=(full,))
-    assert claims(below, borrower, residents=lent, departments=(full,)) == (3, 1, ("team-a",))
+    assert claims(below, borrower, residents=borrowed, departments=(full,)) == (3, 1, ("team-a",))
     pools = (pool("own", teams=frozenset(["team-b"])),)
-    assert claims(idle, borrower, residents=lent, pools=pools) == (0, 0, ()), "its nodes are not open to the team"
+    assert claims(idle, borrower, residents=borrowed, pools=pools) == (0, 0, ()), "its nodes are not open to the team"
 
 
 def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():

@@ -30,7 +30,7 @@ from webhook.core.line.gang_plans import ended_reservations
 from webhook.core.model.amounts import Uid
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Admit, Charge, Deny, NotApplicable, Queue, Retry
-from webhook.core.model.pod import CONTROLLER, Pod, Requester, Resident
+from webhook.core.model.pod import CONTROLLER, Pod, Requester
 from webhook.core.model.reasons import LIMITS, NO_ROOM, Code, Reason
 from webhook.core.starting.starts import AssumedStarts
 from webhook.core.tiers.tier_changes import all_tier_changes
@@ -179,11 +179,6 @@ class _Kind(IntEnum):
 _Event = tuple[int, _Kind, int, TaskRecord | Uid | None]
 
 
-def _never() -> bool:
-    """Return that it is never over."""
-    return False
-
-
 class Simulation:
     """One run. `on_time` is called after each moment at which something happened, with everything settled.
 
@@ -226,7 +221,7 @@ class Simulation:
             if resident.demand.gpus or resident.demand.devices:
                 self.cluster.adopt(resident)
         for waiting in world.waiting.all():
-            self.wait_in_line(waiting, seconds=None)
+            self._adopt_queued(waiting)
 
     @property
     def come(self) -> int:
@@ -257,18 +252,8 @@ class Simulation:
         """Let a pod that the world has from the beginning end at a time."""
         self._runs.end_later(uid, at=at)
 
-    def end_of(self, uid: Uid) -> int | None:
-        """Return when a pod ends; None where that is not planned."""
-        return self._runs.end_of(uid)
-
-    def run_on(self, resident: Resident, task: Task, *, since: int, at: int) -> None:
-        """Have a pod of the present world end at a time; if it is evicted, it comes again as a task."""
-        record = TaskRecord(task, TaskState.RUNNING, started=since)
-        self.cluster.pods[resident.uid] = PodOf(record, resident.uid, task.pod, resident=resident, since=since)
-        self._runs.end_later(resident.uid, at=at)
-
-    def wait_in_line(self, waiting: WaitingPod, *, seconds: int | None) -> TaskRecord:
-        """Have a pod of the world's own line run for so long once it starts, for None to the end."""
+    def _adopt_queued(self, waiting: WaitingPod) -> None:
+        """Have a pod of the world's own queue run to the end once it starts."""
         pod = waiting.pod
         if pod.gang is not None and self.world.gangs.has_started(pod.gang.id):
             pod = pod._replace(gang=None)  # its run does not depend on members that run already
@@ -277,17 +262,15 @@ class Simulation:
             pod=pod,
             team=waiting.team,
             created=waiting.created,
-            seconds=seconds,
+            seconds=None,
             user=waiting.user,
             priority=waiting.priority,
         )
-        record = TaskRecord(task)
-        self._arrivals.queued[waiting.uid] = PodOf(record, waiting.uid, pod)
-        return record
+        self._arrivals.queued[waiting.uid] = PodOf(TaskRecord(task), waiting.uid, pod)
 
-    def run(self, *, until: int | None = None, is_over: Callable[[], bool] = _never) -> None:
-        """Go through all events, or those up to a time, or until it `is_over`."""
-        while self._events and (until is None or self._events[0][0] <= until) and not is_over():
+    def run(self, *, until: int | None = None) -> None:
+        """Go through all events, or those up to a time."""
+        while self._events and (until is None or self._events[0][0] <= until):
             now = self._events[0][0]
             self.world.tick(now)
             for kind in _Kind:

@@ -113,10 +113,6 @@ class Runs:
         self._ends[uid] = at
         self._end_at(uid, at)
 
-    def end_of(self, uid: Uid) -> int | None:
-        """Return when a pod ends; None where that is not planned."""
-        return self._ends.get(uid)
-
     def is_due(self, uid: Uid) -> bool:
         """Whether a pod ends now: it was neither evicted nor given more time since its end was planned."""
         return self._ends.get(uid) == self._cluster.world.now

@@ -96,11 +96,6 @@ def is_hidden_usage(pod: Resident) -> bool:
     return is_hidden(pod.namespace)
 
 
-def is_sum_of_team(pod: Resident) -> bool:
-    """Whether it is a placeholder of which no node is known."""
-    return pod.uid.startswith(_PREFIX)
-
-
 def _missing(totals: Totals, world: World) -> Iterator[InFlightCharge]:
     usage = world.usage(totals.team)
     missing = max(0, totals.total - usage.total)  # tiers may have changed since either was read

@@ -99,8 +99,10 @@ def test_a_replica_that_saw_no_end_does_not_shorten_a_pod(tmp_path):
 
 def test_what_was_is_what_happened_and_only_differences_of_the_policies_are_shown(tmp_path):
     """The old policy, decided again, would evict the borrower; it ran to its end, and another one was evicted."""
-    lent = [recorded.came("vision", f"lent-{n}", 8, at=n, node=f"n{n}")._replace(tier="preemptible") for n in range(2)]
-    rows = [*lent, recorded.came("nlp", "owner", 8, at=300)._replace(bound=0.0, ended=0.0)]
+    borrowed = [
+        recorded.came("vision", f"borrowed-{n}", 8, at=n, node=f"n{n}")._replace(tier="preemptible") for n in range(2)
+    ]
+    rows = [*borrowed, recorded.came("nlp", "owner", 8, at=300)._replace(bound=0.0, ended=0.0)]
     text = recorded.POLICY.replace("guaranteed: 8, limit: 16", "guaranteed: 0, limit: 16")
     path = recorded.write(tmp_path / "h.db", [rows[0]._replace(code="Evicted"), *rows[1:]], policy=text)
     old = policy(tmp_path / "old", text)
@@ -111,8 +113,8 @@ def test_what_was_is_what_happened_and_only_differences_of_the_policies_are_show
     assert by_team(happened, "old")["vision"]["evicted"] == 1
     assert by_team(happened, "old")["nlp"]["notStarted"] == 1
     was = {each["pod"]: each["old"] for each in happened["changes"]}
-    assert was.get("vision/lent-1", "preemptible") == "preemptible", "it was never evicted"
-    assert was.get("vision/lent-0", "preemptible, evicted") == "preemptible, evicted"
+    assert was.get("vision/borrowed-1", "preemptible") == "preemptible", "it was never evicted"
+    assert was.get("vision/borrowed-0", "preemptible, evicted") == "preemptible, evicted"
     assert found(path, "--policy", old)["changes"] == []
 
 
