@@ -65,15 +65,16 @@ FIELDS = st.builds(
 )
 TERMS = st.builds(NodeTerm, st.lists(REQUIREMENTS, max_size=2).map(tuple), st.lists(FIELDS, max_size=1).map(tuple))
 TAINTS = st.builds(
-    Taint, st.sampled_from(["gpu", "dedicated", HELD]), st.sampled_from(Effect), st.sampled_from(["", "x"])
+    Taint, st.sampled_from(["gpu", "dedicated", HELD]), st.sampled_from(Effect), st.sampled_from(["", "x", "3", "7"])
 )
 TOLERATIONS = st.one_of(
     st.builds(
         Toleration,
         st.sampled_from(["gpu", "dedicated", HELD]),
         st.booleans(),
-        st.sampled_from(["", "x"]),
+        st.sampled_from(["", "x", "5"]),
         st.none() | st.sampled_from(Effect),
+        st.sampled_from([None, Operator.GT, Operator.LT]),
     ),
     st.builds(lambda effect: Toleration(exists=True, effect=effect), st.none() | st.sampled_from(Effect)),
 )
@@ -108,7 +109,11 @@ def meets(each, labels):
 def tolerated(taint, tolerations):
     for each in tolerations:
         has_key = each.key == taint.key or (not each.key and each.exists and taint.key != HELD)
-        if has_key and each.effect in (None, taint.effect) and (each.exists or each.value == taint.value):
+        if each.bound is None:
+            has_value = each.exists or each.value == taint.value
+        else:
+            has_value = meets(Requirement(each.key, each.bound, (each.value,)), {each.key: taint.value})
+        if has_key and each.effect in (None, taint.effect) and has_value:
             return True
     return False
 
