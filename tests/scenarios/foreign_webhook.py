@@ -7,7 +7,7 @@ import ssl
 import tempfile
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any
 
 from certs.authority import certificate_to_pem, key_to_pem, make_ca, make_leaf, new_key
 from certs.serving import utc_now
+from tests.control_plane.api import ApiError
 from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.workbench import wait_for
 
 PATH = f"{ADMISSION}/mutatingwebhookconfigurations"
 
@@ -31,7 +33,10 @@ def foreign_webhook(
     name: str,
     again: str,
 ) -> Iterator[list[str]]:
-    """Have pods of a namespace patched by `patch_of`; `again` is its reinvocationPolicy. Yields the names it saw."""
+    """Have pods of a namespace patched by `patch_of`; `again` is its reinvocationPolicy. Yields the names it saw.
+
+    The API server calls a new webhook within a second: a dry run shows that it does before the caller creates a pod.
+    """
     seen: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,12 +75,22 @@ def foreign_webhook(
     thread.start()
     cluster.api.create(PATH, {"metadata": {"name": name}, "webhooks": [webhook]})
     try:
+        wait_for(cluster, lambda: _is_called(cluster, namespace, seen), what=f"the API server calls {name}")
         yield seen
     finally:
         cluster.api.delete(f"{PATH}/{name}")
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _is_called(cluster: ControlPlane, namespace: str, seen: list[str]) -> bool:
+    probe = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "main", "image": "example/probe"}]}}
+    with suppress(ApiError):  # whatever other webhooks say of the patched pod
+        cluster.api.create(f"/api/v1/namespaces/{namespace}/pods", probe, dryRun="All")
+    was_called = bool(seen)
+    seen.clear()
+    return was_called
 
 
 def _certified() -> tuple[ssl.SSLContext, bytes]:

@@ -108,7 +108,7 @@ def test_what_is_in_files_holds_whatever_is_deleted_and_both_at_once_review_the_
 
         done = uninstalling.uninstall(cluster)
         assert done.exit_code == 1
-        assert "remove the files from the folders of every API server" in done.stderr
+        assert "remove them from every API server" in done.stderr
         create_pod(cluster, mine, pod("still", gpus=1, **SIZE))
         assert TIER in get_pod(cluster, mine, "still")["metadata"]["labels"]
 
