@@ -16,7 +16,6 @@ from serving.inputs import policy
 
 from webhook.cluster.api.client import connect
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.watch.watch import Watch
 from webhook.core.model.amounts import NodeName, Uid
 from webhook.core.model.demand import Amounts
@@ -25,6 +24,8 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.world.world import World
 from webhook.kube.pod.existing import to_resident
+from webhook.kube.watched.kinds import pod_kind
+from webhook.kube.watched.world_kinds import NAMESPACES, NODES, PRIORITY_CLASSES
 from webhook.policy.watch import load
 
 MEBIBYTE = 1 << 20
@@ -169,9 +170,9 @@ async def following(
     """Sync a sink by Fairgate's own feed, and follow until the block ends."""
     async with await connect(kubeconfig(folder, url)) as connection:
         kinds = (
-            node_kind(sink),
-            namespace_kind(sink),
-            priority_class_kind(sink),
+            NODES.watched(sink),
+            NAMESPACES.watched(sink),
+            PRIORITY_CLASSES.watched(sink),
             pod_kind(sink, lambda pod: to_resident(pod, weights)),
         )
         feed = Feed(connection, kinds)

@@ -4,11 +4,11 @@ from tests import builders
 from tests.core.support import make
 from tests.kept import kept
 from tests.kube.support.created import struct
-from webhook.cluster.watch.world_kinds import note_outcome
 from webhook.core.model.amounts import NodeName, TeamName
 from webhook.core.model.policy import Team
 from webhook.core.placement.rejecting_nodes import STRIKES
 from webhook.core.world.world import World
+from webhook.kube.watched.world_kinds import note_outcome
 
 NAMESPACES = 2000
 NOW = 1_767_225_700  # 2026-01-01T00:01:40Z

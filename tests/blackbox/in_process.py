@@ -7,7 +7,7 @@ from tests.blackbox.objects import Json, encode
 from tests.blackbox.server import as_kubectl_prints, write_policy
 from webhook.core.world.world import World
 from webhook.kube.admission.reviews import ReviewError
-from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_file import fill_world
 from webhook.policy.watch import load
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.review.verdicts import Answer, MemoryLedger
@@ -25,7 +25,7 @@ class InProcess:
     def reset(self) -> None:
         """Restore the initial world."""
         self.world = World(self._policy)
-        parse_world(self._text, self._policy.resources, name="world").fill(self.world)
+        fill_world(self.world, self._text, name="world")
         ledger = MemoryLedger(self.world, lambda: 0.0)
         self._reviewer = AdmissionReviewer(self.world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
 

@@ -19,7 +19,7 @@ from tests.blackbox import in_process
 from tests.builders import decision_of
 from tests.cases.samples import read_yaml
 from webhook.core.world.world import World
-from webhook.kube.world_file.world_file import parse_objects
+from webhook.kube.world_file.world_file import add_objects
 from webhook.policy.watch import load
 from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.review.verdicts import MemoryLedger
@@ -64,7 +64,7 @@ def open_reviewer(case, folder, **more):
     world = World(load(folder))
     objects = [node(name, given or {}) for name, given in case["nodes"].items()]
     objects += [pod(given) for given in case.get("running", [])] + case.get("objects", [])
-    parse_objects(objects, world.policy.resources, name="case").fill(world)
+    add_objects(world, objects, name="case")
     ledger = MemoryLedger(world, lambda: 0.0)
     return AdmissionReviewer(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", **more)
 

@@ -22,7 +22,7 @@ from webhook.core.reclaim.snapshot import Possible, outlook
 from webhook.core.world.world import World
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys
-from webhook.kube.world_file.world_file import parse_objects
+from webhook.kube.world_file.world_file import add_objects
 from webhook.policy.watch import parse
 
 NOW = 1_764_000_000
@@ -105,7 +105,7 @@ def policy_of(given):
 def planned(found, policy):
     """The move that the evictor plans for the pod that asks."""
     world = World(policy)
-    parse_objects(found, policy.resources, name="case").fill(world)
+    add_objects(world, found, name="case")
     world.tick(NOW)
     evictions = Evictions.of(found, world, ClusterDetails(), ())
     answer = outlook(evictions.reclaim_index.get(Uid("asks")), evictions.reclaim_index, world, now=NOW)

@@ -8,7 +8,7 @@ from tests import builders as b
 from webhook.core.model.node import Autoscaler
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import objects_of
-from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_file import fill_world
 from webhook.policy.build import build
 from webhook.policy.lint import lint
 from webhook.policy.watch import read_draft
@@ -31,9 +31,7 @@ def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=Fa
     policy = build(made)
     world = World(policy)
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *objects]})
-    read = parse_world(listed, policy.resources, name="w")
-    read.fill(world)
-    ended = [pod.namespace for pod in read.ended]
+    ended = [pod.namespace for pod in fill_world(world, listed, name="w")]
     found = [str(problem) for problem in lint(made, policy, world, origin="p", ended=ended)]
     return [each for each in found if about_taints or "kubectl taint" not in each]
 

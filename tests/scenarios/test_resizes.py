@@ -12,8 +12,8 @@ from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_
 from webhook.core.model.amounts import CPU, NodeName
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
-from webhook.kube.world_file.world_file import parse_world
-from webhook.kube.world_file.world_objects import kept_fields
+from webhook.kube.watched.kept_fields import kept_fields
+from webhook.kube.world_file.world_file import fill_world
 
 pytestmark = [pytest.mark.cluster, needs("1.33", "before, no pod is resized in place")]
 
@@ -59,7 +59,7 @@ def free_cpu(cluster, node):
     items = [kept_fields({"apiVersion": "v1", "kind": kind, **each}, annotations=frozenset()) for kind, each in found]
     world = World(Policy())
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    parse_world(listed, world.policy.resources, name="cluster").fill(world)
+    fill_world(world, listed, name="cluster")
     return world.fleet.free(NodeName(node), CPU)
 
 

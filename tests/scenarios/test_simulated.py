@@ -25,7 +25,7 @@ from webhook.core.model.demand import demand_of
 from webhook.core.model.pod import Pod
 from webhook.core.world.world import World
 from webhook.kube.pod.pods import unix_seconds
-from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_file import fill_world
 from webhook.policy.watch import load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing, pytest.mark.long, pytest.mark.timeout(900)]
@@ -185,7 +185,7 @@ def test_the_same_pods_get_the_same_in_the_simulator_and_on_the_real_control_pla
     with serve_fairgate(cluster, policy=policy, is_own=True, **limits) as fairgate, evictor(fairgate):
         world = World(load(fairgate.policy))
         listed = cluster.kubectl.json("get", "nodes,namespaces")
-        parse_world(json.dumps(listed), world.policy.resources, name="live").fill(world)
+        fill_world(world, json.dumps(listed), name="live")
         settings = Settings(refusals=Refusals.LOSE, evictions=Evictions.LOSE)
         both = Comparison(cluster, fairgate, Simulation(world, [], settings=settings))
         for step, planned in enumerate(_planned(1)):

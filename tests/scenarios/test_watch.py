@@ -19,8 +19,8 @@ from tests.scenarios.relay import Relay
 from webhook.cluster.api.client import connect
 from webhook.cluster.watch.event_stream import Pace
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.watch.kinds import WatchedKind
 from webhook.kube.objects import objects
+from webhook.kube.watched.kinds import WatchedKind
 
 pytestmark = pytest.mark.cluster
 

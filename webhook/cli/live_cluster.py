@@ -19,8 +19,6 @@ from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, co
 from webhook.cluster.api.requests import own_namespace
 from webhook.cluster.reads.listing import ReadScope, list_objects, load, read_permitted
 from webhook.cluster.watch.feed import find_autoscalers
-from webhook.cluster.watch.kinds import WatchedKind
-from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amounts import TeamName, Units, parse_amount
 from webhook.core.model.node import Autoscaler
@@ -33,14 +31,16 @@ from webhook.kube.ledger import reports
 from webhook.kube.ledger.team_ledger import charges_of
 from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.objects import keys
-from webhook.kube.world_file.world_objects import (
-    FAILED_PODS,
+from webhook.kube.watched.kept_fields import has_ended_for_good
+from webhook.kube.watched.kinds import FAILED, WatchedKind
+from webhook.kube.watched.world_kinds import (
     LEDGERS,
     LIMIT_RANGES,
+    PODS,
     SAVED_KINDS,
     WORLD_KINDS,
     WorldKind,
-    has_ended_for_good,
+    world_kinds,
 )
 from webhook.policy.documents import PolicyError
 from webhook.policy.watch import parse, with_enforcement
@@ -186,21 +186,22 @@ async def read_objects(
     `is_saved`: a file is made of them, which has some kinds more.
     """
     kinds = (*SAVED_KINDS, *WORLD_KINDS) if is_saved else WORLD_KINDS
+    failed = replace(PODS, selector=FAILED["fieldSelector"])
     found: dict[str, list[dict[str, Any]]] = {kind.kind: [] for kind in kinds}
 
     async with await connect(kubeconfig) as connection:
 
-        def reading(kind: WorldKind) -> Callable[[str], Awaitable[None]]:
+        def reading(kind: WorldKind[Any]) -> Callable[[str], Awaitable[None]]:
             async def read(path: str) -> None:
-                found[kind.kind] += await list_objects(connection, kind, path=path)
+                found[kind.kind] += await _listed(connection, kind, path)
 
             return read
 
         async def read_rejected(path: str) -> None:
-            listed = await list_objects(connection, FAILED_PODS, path=path)
-            found[FAILED_PODS.kind] += [each for each in listed if not has_ended_for_good(each)]
+            listed = await _listed(connection, failed, path)
+            found[PODS.kind] += [each for each in listed if not has_ended_for_good(each)]
 
-        reads = [*((kind.path, reading(kind)) for kind in kinds), (FAILED_PODS.path, read_rejected)]
+        reads = [*((kind.path, reading(kind)) for kind in kinds), (PODS.path, read_rejected)]
         read = await _read(connection, reads, await _scope(kubeconfig, namespaces), has_room=has_room)
         coverage, unnamed, ledgers = read
         at = connection.server_time or time.time()
@@ -215,7 +216,7 @@ async def read_limit_ranges(kubeconfig: Path | None, namespaces: Sequence[str]) 
     async with await connect(kubeconfig) as connection:
 
         async def read(path: str) -> None:
-            found.extend(await list_objects(connection, LIMIT_RANGES, path=path))
+            found.extend(await _listed(connection, LIMIT_RANGES, path))
 
         try:
             await read_permitted(LIMIT_RANGES.path, read, namespaces=await _scope(kubeconfig, namespaces))
@@ -417,10 +418,14 @@ def _each(reads: Sequence[Callable[[str], Awaitable[None]]]) -> Callable[[str], 
     return read
 
 
+async def _listed(connection: ApiConnection, row: WorldKind[Any], path: str) -> list[dict[str, Any]]:
+    return await list_objects(connection, path, kind=row.kind, api=row.api, selector=row.selector)
+
+
 async def _ledgers(connection: ApiConnection) -> list[dict[str, Any]] | None:
     """Read all TeamLedgers; None if that is not allowed."""
     try:
-        return await list_objects(connection, LEDGERS)
+        return await _listed(connection, LEDGERS, LEDGERS.path)
     except ApiError as error:
         if error.is_forbidden:
             return None

@@ -74,8 +74,8 @@ def _saved(options: Options) -> "tuple[str, Pseudonyms | None]":
     from webhook.cli.output import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.screen import progress  # noqa: PLC0415
     from webhook.cli.world_source import choose_policy, read_objects  # noqa: PLC0415
+    from webhook.kube.watched.kept_fields import has_ended_for_good, kept_fields  # noqa: PLC0415
     from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy  # noqa: PLC0415
-    from webhook.kube.world_file.world_objects import has_ended_for_good, kept_fields  # noqa: PLC0415
 
     with progress("Reading"):
         policy = choose_policy(options.policy, options.source)

@@ -13,7 +13,6 @@ import msgspec
 
 from webhook.cli.live_cluster import COMPLETE, Coverage
 from webhook.cluster.reads.listing import ReadScope
-from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
 from webhook.core.model.amounts import plural, span
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import NOTHING, Unnamed, is_hidden_usage
@@ -22,10 +21,10 @@ from webhook.core.world.world import World
 from webhook.files import InputError
 from webhook.kube.objects import keys
 from webhook.kube.pod.existing import EndedPod
+from webhook.kube.watched.world_kinds import LIMIT_RANGES, charges_kind, world_kinds
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
-from webhook.kube.world_file.world_file import parse_objects, read_world
-from webhook.kube.world_file.world_objects import LIMIT_RANGES
+from webhook.kube.world_file.world_file import add_objects, read_world
 from webhook.policy.watch import load
 from webhook.server.settings import FileWorld, LiveCluster
 
@@ -144,9 +143,7 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
     match source:
         case FileWorld(path=path):
             world = World(policy)
-            found = read_world(path, policy.resources)
-            found.fill(world)
-            return View(world, ended=found.ended)
+            return View(world, ended=read_world(world, path))
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_read_cluster(kubeconfig, policy, namespaces, keep_nodes=keep_nodes))
         case _ as never:
@@ -164,7 +161,7 @@ def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
 
     found = asyncio.run(read_ended(source.kubeconfig))
     listed = [{**each, "apiVersion": keys.CORE_API, "kind": "Pod"} for each in found]  # items of a list have neither
-    return parse_objects(listed, policy.resources, name=origin_of(source).name).ended
+    return add_objects(World(policy), listed, name=origin_of(source).name)
 
 
 def choose_policy(folder: Path | None, source: object) -> Policy:
@@ -279,7 +276,7 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
         policy = without_placement(policy, priority_classes=_priority_classes(objects))
     world = World(policy)
     world.stages.read_at = found.read_at
-    parse_objects(objects, policy.resources, name=name).fill(world)
+    add_objects(world, objects, name=name)
     if found.read_at:
         world.rejecting_nodes.tick(found.read_at)
     _fill(world, found.unnamed)

@@ -12,7 +12,6 @@ from typing import Any
 from webhook import __version__
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.watch.feed import AutoscalerWatch, Feed, FoundAutoscalers
-from webhook.cluster.watch.world_kinds import reclaim_kinds
 from webhook.cluster.writes.events import EventWriter, OwnerEvent
 from webhook.cluster.writes.lease import Lease
 from webhook.core.model.amounts import NodeName, Uid
@@ -31,6 +30,7 @@ from webhook.kube.ledger.reports import ReplicaReport, shortened
 from webhook.kube.nodes.holds import is_marked, read_node_hold
 from webhook.kube.objects import objects
 from webhook.kube.objects.events import Event, EventReason, ObjectRef
+from webhook.kube.watched.world_kinds import reclaim_kinds
 from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import Logs
 from webhook.observe.processes import Component

@@ -13,7 +13,6 @@ from webhook.cluster.api.client import ApiConnection, ClusterError, connect
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.reads.listing import refuse_too_old
 from webhook.cluster.watch.feed import AutoscalerWatch, Feed, FoundAutoscalers, quota_kind
-from webhook.cluster.watch.world_kinds import followed, world_kinds
 from webhook.cluster.writes.reports import CrdInstaller
 from webhook.core.model.node import Autoscaler
 from webhook.core.model.pod import Resident
@@ -24,6 +23,7 @@ from webhook.core.world.world import World
 from webhook.kube.ledger.reports import report_crd
 from webhook.kube.ledger.team_ledger import team_ledger_crd
 from webhook.kube.nodes.nodes import API, marks_of
+from webhook.kube.watched.world_kinds import followed, world_kinds
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.observe.processes import LedgerMetrics, LedgerState

@@ -284,7 +284,7 @@ def _keep_policy(
 
 def _read_world_file(path: Path, world: World, metrics: Metrics) -> None:
     try:
-        read_world(path, world.policy.resources).fill(world)
+        read_world(world, path)
     except WorldFileError as exc:
         raise StartupError(str(exc)) from exc
     metrics.watch_queue(world)

@@ -6,11 +6,10 @@ from tests import builders as b
 from tests.addons.simulation.loads import T0, policy_of, simulated, task, team, world_of
 from webhook.core.model.amounts import WorkloadName
 from webhook.core.model.pod import Replica
-from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.world.world import World
 from webhook.kube.nodes.holds import rfc3339
 from webhook.kube.objects import keys
-from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_file import fill_world
 
 WEB = WorkloadName("b/Deployment/web")
 TEAMS = policy_of(team("a", 4), team("b", 0))
@@ -28,9 +27,7 @@ def world_file(*, minimum):
     scalers = [] if minimum is None else [b.autoscaler("web", namespace="b", minimum=minimum)]
     items = [b.node("n0", gpus=4), *web, job, *scalers]
     world = World(TEAMS)
-    parse_world(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), BUILT_IN_RESOURCES, name="w").fill(
-        world
-    )
+    fill_world(world, json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), name="w")
     world.tick(T0)
     return world
 

@@ -11,8 +11,8 @@ import yaml
 
 from tests.cluster.support.fake_api import FakeApi
 from webhook.cluster.watch.event_stream import Pace
-from webhook.cluster.watch.kinds import WatchedKind
 from webhook.cluster.watch.watch import Watch
+from webhook.kube.watched.kinds import WatchedKind
 
 PODS = "/api/v1/pods"
 FAST = Pace(

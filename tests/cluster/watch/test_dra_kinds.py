@@ -7,13 +7,13 @@ from tests.cluster.support.stores import FAST, until
 from tests.cluster.watch.test_feed import feeding
 from tests.core.support import make
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.watch.world_kinds import device_kinds
 from webhook.core.devices.claim_users import ClaimKey
 from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.constraints import DomainRequest
 from webhook.core.model.demand import ClaimRef
 from webhook.core.model.pod import Replica
 from webhook.kube.pod.gangs import gang_of_pod_group, group_of
+from webhook.kube.watched.world_kinds import DEVICES
 from webhook.policy.sections import BUILT_IN
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
@@ -56,7 +56,7 @@ def place():
 
 @pytest.fixture
 def feed(connection, place):
-    return Feed(connection, device_kinds(place), pace=FAST)
+    return Feed(connection, [row.watched(place) for row in DEVICES], pace=FAST)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -11,9 +11,10 @@ from tests.cluster.support.stores import FAST, until
 from webhook.cluster.api.client import CONNECT_SECONDS, RestoredError
 from webhook.cluster.watch.event_stream import DEFAULT_PACE
 from webhook.cluster.watch.feed import STALE_SECONDS, Feed
-from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.core.model.demand import Demand
 from webhook.core.model.pod import Resident
+from webhook.kube.watched import world_kinds
+from webhook.kube.watched.kinds import pod_kind
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -72,10 +73,10 @@ def to_resident(pod):
 
 def kinds_of(sink):
     return (
-        node_kind(sink),
+        world_kinds.NODES.watched(sink),
         pod_kind(sink, to_resident),
-        namespace_kind(sink),
-        priority_class_kind(sink),
+        world_kinds.NAMESPACES.watched(sink),
+        world_kinds.PRIORITY_CLASSES.watched(sink),
     )
 
 
@@ -215,10 +216,10 @@ async def test_not_ready_when_lists_never_complete(cluster, connection, sink, ve
 
 @pytest.mark.usefixtures("cluster")
 async def test_a_bug_in_one_translation_is_raised(connection, sink):
-    def broken(_node):
+    def broken(_world, _node):
         raise KeyError("a bug")
 
-    feed = Feed(connection, (node_kind(sink, broken), *kinds_of(sink)[1:]), pace=FAST)
+    feed = Feed(connection, (replace(world_kinds.NODES, apply=broken).watched(sink), *kinds_of(sink)[1:]), pace=FAST)
     with pytest.raises(ExceptionGroup) as raised:
         await feed.run()
     assert raised.group_contains(KeyError, match="a bug")

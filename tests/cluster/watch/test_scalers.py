@@ -6,12 +6,12 @@ import msgspec
 
 from tests.core.support import make
 from tests.core.support.reclaim_pods import take
-from webhook.cluster.watch.world_kinds import scaler_kind
 from webhook.core.model.amounts import WorkloadName
 from webhook.core.model.pod import Replica
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.world.world import World
+from webhook.kube.watched.world_kinds import AUTOSCALERS
 
 WEB, CHAT = (WorkloadName(f"team-a/Deployment/{name}") for name in ("web", "chat"))
 
@@ -35,7 +35,7 @@ def test_pods_are_replicas_of_a_minimum_for_as_long_as_something_scales_their_wo
     world = World(make.policy())
     world.set_node(make.node())
     index = ReclaimIndex(world.policy.reclaim, world.minimums)
-    kind = scaler_kind(world)
+    kind = AUTOSCALERS.watched(world)
     kind.apply(scaler("web", 1, kind=kind))
     for each in (borrower("w", WEB), borrower("c", CHAT), borrower("own", CHAT, 1)):
         take(each, index, world)

@@ -10,8 +10,6 @@ import pytest
 from tests import builders
 from tests.core.support import make
 from tests.kube.support.created import struct
-from webhook.cluster.watch.kinds import ALIVE, FAILED, volume_kind
-from webhook.cluster.watch.world_kinds import followed, note_outcome, reclaim_kinds, world_kinds
 from webhook.core.explain.team_rows import ledger_row
 from webhook.core.model.amounts import TeamName
 from webhook.core.model.constraints import Constraints, Tier
@@ -24,6 +22,8 @@ from webhook.kube.ledger.team_ledger import decode, encode
 from webhook.kube.objects import objects
 from webhook.kube.pod import outcomes
 from webhook.kube.pod.pods import unix_seconds
+from webhook.kube.watched.kinds import ALIVE, FAILED
+from webhook.kube.watched.world_kinds import VOLUMES, followed, note_outcome, reclaim_kinds, world_kinds
 
 BOUNDS = {"jobs", "poddisruptionbudgets"} | {
     f"{framework}jobs" for framework in ("jax", "mx", "paddle", "pytorch", "tf", "xgboost")
@@ -144,7 +144,7 @@ def test_a_volume_narrows_the_nodes_of_its_claim_while_it_is_bound():
     world = World(make.policy())
     for name in ("n0", "n1"):
         world.set_node(make.node(name, labels={"zone": name}))
-    kind = volume_kind(world)
+    kind = VOLUMES.watched(world)
     zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["n1"]}]}
 
     def show(phase):

@@ -15,7 +15,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.templates import read_template
 from webhook.kube.admission.trial_pods import GangRole, Simulator, judge_whole, waiting_members, waits_for_gang
-from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_file import fill_world
 from webhook.policy.watch import load
 
 TEAM = {"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": 20, "limit": 40}, "onLimit": "queue"}
@@ -29,7 +29,7 @@ def simulator(tmp_path):
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(head))
     world = World(load(tmp_path))
     listed = {"apiVersion": "v1", "kind": "List", "items": [node(f"n{number}", {}) for number in range(3)]}
-    parse_world(yaml.safe_dump(listed), world.policy.resources, name="case").fill(world)
+    fill_world(world, yaml.safe_dump(listed), name="case")
     return Simulator(world, now_text="2026-01-01T00:00:00Z")
 
 

@@ -19,7 +19,7 @@ from webhook.core.placement.rejecting_nodes import Rejection
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import operations, release_operations
 from webhook.kube.pod.pods import to_pod
-from webhook.kube.world_file.world_file import parse_objects
+from webhook.kube.world_file.world_file import add_objects
 from webhook.policy.watch import load
 
 EXAMPLE = Path(__file__).parents[3] / "policies" / "examples" / "gke-autopilot.yaml"
@@ -61,7 +61,7 @@ def place(request):
     policy = load(EXAMPLE)
     made = World(policy)
     nodes = [] if request.param == "no nodes yet" else NODES
-    parse_objects(nodes, policy.resources, name="w").fill(made)
+    add_objects(made, nodes, name="w")
     if request.param == "a node that rejects pods":
         for number in range(9):
             rejection = Rejection(NodeName("gk3-nvidia-l4-0"), Namespace("vision"), Uid(f"u{number}"), number, "x")
@@ -93,7 +93,7 @@ def test_no_patch_names_a_node(place, shape, namespace):
 def test_pools_are_written_all_the_same():
     policy = load(EXAMPLE)
     made = World(policy)
-    parse_objects(NODES, policy.resources, name="w").fill(made)
+    add_objects(made, NODES, name="w")
     manifest = PODS.decode(
         json.dumps(b.pod(namespace="vision", uid="u", gpus=2, annotations={"fairgate.dev/pool": "l4"}))
     )

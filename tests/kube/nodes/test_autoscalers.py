@@ -5,8 +5,10 @@ import json
 import pytest
 
 from webhook.core.model.node import Autoscaler
-from webhook.kube.nodes.nodes import STOPPED_SECONDS, found_in, is_running, objects_of, serves_karpenter
-from webhook.kube.world_file.world_file import parse_objects
+from webhook.core.model.policy import Policy
+from webhook.core.world.world import World
+from webhook.kube.nodes.nodes import STOPPED_SECONDS, is_running, objects_of, serves_karpenter
+from webhook.kube.world_file.world_file import add_objects
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
@@ -64,18 +66,24 @@ def test_a_status_ages():
     assert not is_running(body, now=NOW + STOPPED_SECONDS)
 
 
+def found_by(saved):
+    """The autoscalers of a world file with these objects."""
+    world = World(Policy())
+    add_objects(world, saved, name="w")
+    return world.autoscalers
+
+
 @pytest.mark.parametrize(
     "found",
     [set(), {Autoscaler.KARPENTER}, {Autoscaler.CLUSTER_AUTOSCALER}, set(Autoscaler)],
     ids=("none", "karpenter", "cluster-autoscaler", "both"),
 )
 def test_a_file_says_which_there_are(found):
-    saved = parse_objects([*objects_of(found, at=NOW), {**json.loads(status("", name="other"))}], {}, name="w")
-    assert found_in(saved.autoscaling) == found
+    assert found_by([*objects_of(found, at=NOW), {**json.loads(status("", name="other"))}]) == found
 
 
 def test_half_a_karpenter_in_a_file_is_none():
     (pools, claims) = objects_of({Autoscaler.KARPENTER}, at=NOW)
-    assert found_in(parse_objects([pools], {}, name="w").autoscaling) == frozenset()
+    assert found_by([pools]) == frozenset()
     namesake = {**claims, "spec": {**claims["spec"], "group": "example.com"}}
-    assert found_in(parse_objects([pools, {**namesake, "metadata": {"name": "x"}}], {}, name="w").autoscaling) == set()
+    assert found_by([pools, {**namesake, "metadata": {"name": "x"}}]) == set()

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from tests.core.support import claims
+from webhook.core.devices.claim_users import ClaimKey
 from webhook.core.model.amounts import ONE_GPU
 from webhook.core.model.demand import ClaimRef
-from webhook.kube.world_file.stream import add_devices, read_devices
-from webhook.kube.world_file.world_file import KnownClass
+from webhook.kube.world_file.stream import read_devices
 
 REQUEST = {"deviceClassName": "gpu.nvidia.com", "count": 2}
 
@@ -32,29 +32,31 @@ def claim(version, request):
     ids=["v1", "v1beta2", "v1beta1", "v1beta1 with alternatives", "a status that no one may write"],
 )
 def test_a_claim_of_each_version_counts_the_same(written):
-    found = read_devices(written, namespace="vision")
-    assert found.key == ("claim", "vision", "it")
-    assert [each.number for request in found.spec for each in request.alternatives] == [2]
+    place = claims.world()
+    read_devices({**written, "metadata": {"name": "it"}}, namespace="team-a")(place)
+    assert claims.resolve_for(place, ClaimRef(claim="it")).demand.gpus == 2 * ONE_GPU
 
 
 def test_a_template_has_its_own_namespace():
     written = document("ResourceClaimTemplate", {"spec": {"devices": {"requests": [{"exactly": REQUEST}]}}})
     written["metadata"]["namespace"] = "nlp"
-    assert read_devices(written, namespace="vision").key == ("template", "nlp", "it")
+    place = claims.world()
+    read_devices(written, namespace="vision")(place)
+    assert ClaimKey("template", "nlp", "it") in place.claims
 
 
 def test_a_claim_that_the_world_has_stays():
     place = claims.world()
     small, large = (claim("v1", {"exactly": {**REQUEST, "count": count}}) for count in (1, 8))
     for each in (small, large):
-        add_devices(read_devices(each, namespace="team-a"), place)
+        read_devices(each, namespace="team-a")(place)
     assert claims.resolve_for(place, ClaimRef(claim="it")).demand.gpus == ONE_GPU
 
 
 def test_a_class_is_read_with_its_resource():
-    found = read_devices(document("DeviceClass", {"extendedResourceName": "example.com/gpu"}), namespace="vision")
-    assert isinstance(found, KnownClass)
-    assert found.device_class.extended_resource == "example.com/gpu"
+    place = claims.world()
+    read_devices(document("DeviceClass", {"extendedResourceName": "example.com/gpu"}), namespace="vision")(place)
+    assert place.claims.classes.knows("example.com/gpu")
 
 
 @pytest.mark.parametrize("api", ["v1", "apps/v1", "example.com/v1"])
@@ -78,7 +80,7 @@ def test_the_pods_of_a_pod_group_share_its_claims():
         "spec": {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "it"}]},
     }
     for each in (template, group):
-        add_devices(read_devices(each, namespace="team-a"), place)
+        read_devices(each, namespace="team-a")(place)
     member = ClaimRef(template="it", group="both", entry="g")
     place.set_pod(claims.resident("a", member))
     assert claims.resolve_for(place, member).demand.gpus == 0
@@ -93,6 +95,6 @@ def test_a_compute_domain_names_the_template_of_its_channels_which_are_no_gpus()
         "metadata": {"name": "imex", "namespace": "team-a"},
         "spec": {"numNodes": 2, "channel": {"resourceClaimTemplate": {"name": "channel"}}},
     }
-    add_devices(read_devices(domain, namespace="vision"), place)
+    read_devices(domain, namespace="vision")(place)
     assert claims.resolve_for(place, ClaimRef(template="channel")).demand.gpus == 0
     assert read_devices({**domain, "spec": {"numNodes": 2}}, namespace="vision") is None

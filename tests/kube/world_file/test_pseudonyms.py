@@ -2,21 +2,24 @@
 
 import json
 
+import msgspec
 import pytest
 
 from tests import builders as b
+from webhook.core.devices.claim_users import ClaimKey
 from webhook.core.model.amounts import ONE_GPU, GangId, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.node import Autoscaler, KeptPlace
 from webhook.core.model.policy import Policy
 from webhook.core.reclaim.holds import Beneficiary, EvictionTarget, NodeHold
 from webhook.core.world.minimums import Replicas
 from webhook.core.world.world import World
-from webhook.kube.nodes.holds import hold_text, parse_hold
+from webhook.kube.nodes.holds import hold_text, parse_hold, to_disruption
 from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.objects import keys
+from webhook.kube.watched.kept_fields import kept_fields
+from webhook.kube.watched.world_kinds import BUDGETS
 from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
-from webhook.kube.world_file.world_file import parse_world
-from webhook.kube.world_file.world_objects import kept_fields
+from webhook.kube.world_file.world_file import add_objects
 from webhook.policy.watch import parse
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -93,14 +96,9 @@ def written(policy=POLICY):
     return [names.rewritten(kept_fields(found, annotations=frozenset())) for found in OBJECTS], names
 
 
-def parsed(found):
-    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
-    return parse_world(listed, POLICY.resources, name="w")
-
-
 def world(found):
     made = World(POLICY)
-    parsed(found).fill(made)
+    add_objects(made, found, name="w")
     return made
 
 
@@ -209,7 +207,7 @@ def held(annotation):
 def test_a_node_keeps_its_room_for_the_same_pods_under_their_pseudonyms():
     found = held(hold_text(HELD))
     assert "secret" not in json.dumps(found)
-    [node] = parsed(found).nodes
+    [node] = world(found).fleet.nodes()
     pod = next(each for each in found if each["metadata"].get("namespace") == "vision-namespace-1")
     name, owner = pod["metadata"]["name"], pod["metadata"]["ownerReferences"][0]["name"]
     hold = parse_hold(found[0]["metadata"]["annotations"][keys.HOLD], node.name)
@@ -229,7 +227,7 @@ def test_a_node_keeps_its_room_for_the_same_pods_under_their_pseudonyms():
 def test_a_malformed_hold_is_removed(text):
     found = held(text)
     assert "secret" not in json.dumps(found)
-    assert parsed(found).nodes[0].kept == ()
+    assert [each.kept for each in world(found).fleet.nodes()] == [()]
 
 
 def test_a_waiting_pod_still_waits_and_its_text_which_names_holders_is_dropped():
@@ -307,7 +305,8 @@ def test_pods_still_refer_to_their_claims():
     assert sums(world(found)) == sums(world(objects))
     assert sums(world(objects))["vision"][0] > 0
     assert any(each.demand.gpus % ONE_GPU for each in world(objects).pods()), "one has a part of a device"
-    (key,) = [claim.key for claim in parsed(found).claims if claim.allocated is not None]
+    allocated = [each for each in found if each["kind"] == "ResourceClaim" and "allocation" in each.get("status", {})]
+    (key,) = [ClaimKey("claim", each["metadata"]["namespace"], each["metadata"]["name"]) for each in allocated]
     assert world(found).claims.node_of(key, "another") == names.of("node", "secret-node")
 
 
@@ -441,4 +440,5 @@ def test_what_decides_is_kept_under_consistent_names():
     assert term["matchExpressions"][0]["values"] == [node["metadata"]["labels"]["rack"]]
     selected = rule["spec"]["deviceSelector"]
     assert selected == {"pool": offered["spec"]["pool"]["name"], "device": offered["spec"]["devices"][0]["name"]}
-    assert parsed(found).budgets[0].allowed == 1
+    (budget,) = [each for each in found if each["kind"] == BUDGETS.kind]
+    assert to_disruption(msgspec.convert(budget, BUDGETS.item)).allowed == 1

@@ -10,8 +10,8 @@ from tests.kube.world_file.test_pseudonyms import POLICY
 from webhook.kube.objects import keys
 from webhook.kube.objects.objects import Pod
 from webhook.kube.pod.existing import to_reclaim_pod
+from webhook.kube.watched.kept_fields import kept_fields
 from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
-from webhook.kube.world_file.world_objects import kept_fields
 
 
 def operated(name, kind, controller, labels=None, *, api="batch/v1", **annotations):

@@ -2,16 +2,21 @@
 
 import json
 
+import msgspec
 import pytest
 import yaml
 
 from tests import builders as b
 from tests.core.support import make
+from webhook.core.devices.claim_users import ClaimKey
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple
-from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
+from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
-from webhook.kube.world_file.world_file import WorldFileError, parse_world, read_world
-from webhook.kube.world_file.world_objects import kept_fields
+from webhook.kube.pod.devices import to_claim
+from webhook.kube.pod.slices import to_slice
+from webhook.kube.watched.kept_fields import kept_fields
+from webhook.kube.watched.world_kinds import DEVICES
+from webhook.kube.world_file.world_file import WorldFileError, fill_world, read_world
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision", "labels": {"a": "b"}}}
 PRIORITY = {
@@ -36,7 +41,9 @@ def listed(*objects):
 
 
 def parse(text):
-    return parse_world(text, BUILT_IN_RESOURCES, name="world.yaml")
+    world = World(Policy())
+    fill_world(world, text, name="world.yaml")
+    return world
 
 
 def problems(text):
@@ -57,17 +64,17 @@ FORMS = {
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
 def test_every_supported_form_is_read(text):
     world = parse(text)
-    assert [node.name for node in world.nodes] == ["node-1", "node-2"]
-    assert [(pod.name, pod.node) for pod in world.pods] == [("running", "node-1"), ("waiting", None)]
-    assert world.namespaces == [NamespaceFacts("vision", {"a": "b"})]
-    assert world.priority_classes == [PriorityTriple("high", 7)]
+    assert [node.name for node in world.fleet.nodes()] == ["node-1", "node-2"]
+    assert [(pod.name, pod.node) for pod in world.pods()] == [("running", "node-1"), ("waiting", None)]
+    assert [*world.namespaces()] == [NamespaceFacts("vision", {"a": "b"})]
+    assert world.priority_classes == {"high": PriorityTriple("high", 7)}
 
 
 def test_a_file_is_read_and_fills_a_world(tmp_path):
     path = tmp_path / "world.json"
     path.write_text(json.dumps(listed(*OBJECTS)))
     world = World(Policy())
-    read_world(path, BUILT_IN_RESOURCES).fill(world)
+    read_world(world, path)
     taken = b.demand(10)
     assert not world.fleet.fits("node-1", taken)
     assert world.fleet.fits("node-2", taken)
@@ -82,24 +89,23 @@ def rejected(number, **more):
 
 def test_rejected_pods_use_nothing_and_close_their_node_as_of_the_latest_pod():
     objects = [b.node("node-1"), b.node("node-2"), *(rejected(number) for number in range(30))]
-    world = World(Policy())
-    parse(json.dumps(listed(*objects))).fill(world)
+    world = parse(json.dumps(listed(*objects)))
     assert list(world.pods()) == []
     assert [(each.node, each.rejections) for each in world.rejecting_nodes.closed()] == [("node-1", 30)]
     team = world.tenancy("vision").team_name
     assert world.rejecting_nodes.avoided(team, make.pod(1), world.fleet).closed == world.fleet.bit("node-1")
     later = b.pod("later", node="node-2", phase="Running")
     later["metadata"]["creationTimestamp"] = "2026-01-01T09:10:00Z"
-    world = World(Policy())
-    parse(json.dumps(listed(*objects, later))).fill(world)
+    world = parse(json.dumps(listed(*objects, later)))
     assert world.rejecting_nodes.avoided(team, make.pod(1), world.fleet).closed == 0, "its time is over"
 
 
 def test_amounts_may_be_plain_numbers():
     text = "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: 4, nvidia.com/gpu: 2}}}"
-    assert parse("---\n" + text).nodes[0].allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}
+    assert parse("---\n" + text).fleet.get("n0").allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}
 
 
+CLAIMED = [row for row in DEVICES if row.kind in ("ResourceClaim", "ResourceSlice")][::-1]
 DEVICE = {"attributes": {"type": {"string": "gpu"}}, "taints": [{"effect": "None"}]}
 REQUEST = {"deviceClassName": "gpu.nvidia.com", "count": 2, "selectors": []}
 
@@ -125,13 +131,14 @@ def test_claims_and_slices_of_each_version_are_kept_and_read(version, request_, 
     kept = [kept_fields(each, annotations=frozenset()) for each in objects]
     assert kept == list(objects), "all of it is read"
     found = parse(yaml.safe_dump(listed(*kept)))
-    [claim], [(_, offered)] = found.claims, found.slices
-    assert [each.number for asked in claim.spec for each in asked.alternatives] == [2]
-    assert [each.attributes for each in offered.devices] == [{"gpu.nvidia.com/type": "gpu"}]
+    assert ClaimKey("claim", "vision", "c") in found.claims
+    [claim, offered] = [msgspec.convert(each, row.item) for row, each in zip(CLAIMED, kept, strict=True)]
+    assert [each.number for asked in to_claim(claim) for each in asked.alternatives] == [2]
+    assert [each.attributes for each in to_slice(offered).devices] == [{"gpu.nvidia.com/type": "gpu"}]
 
 
 def test_an_empty_list_is_an_empty_world():
-    assert parse(yaml.safe_dump(listed())).nodes == []
+    assert len(parse(yaml.safe_dump(listed())).fleet) == 0
 
 
 def nameless(manifest):
@@ -152,11 +159,12 @@ BAD = {
     "another kind": (
         yaml.safe_dump(listed(b.node(), {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}})),
         "world.yaml: items[1]: got apps/v1 Deployment; expected one of v1 Node, v1 Pod, v1 Namespace, "
-        "scheduling.k8s.io/v1 PriorityClass, resource.k8s.io/v1 DeviceClass, resource.k8s.io/v1 ResourceClaim, "
-        "resource.k8s.io/v1 ResourceClaimTemplate, resource.k8s.io/v1 ResourceSlice, "
-        "apiextensions.k8s.io/v1 CustomResourceDefinition, v1 ConfigMap, autoscaling/v2 HorizontalPodAutoscaler, "
-        "v1 PersistentVolume, resource.k8s.io/v1 DeviceTaintRule, scheduling.k8s.io/v1beta1 PodGroup, "
-        "policy/v1 PodDisruptionBudget, v1 LimitRange, fairgate.dev/v1alpha1 TeamLedger, "
+        "scheduling.k8s.io/v1 PriorityClass, resource.k8s.io/v1 DeviceClass, resource.k8s.io/v1 ResourceSlice, "
+        "resource.k8s.io/v1 DeviceTaintRule, resource.k8s.io/v1 ResourceClaim, "
+        "resource.k8s.io/v1 ResourceClaimTemplate, scheduling.k8s.io/v1beta1 PodGroup, "
+        "autoscaling/v2 HorizontalPodAutoscaler, v1 PersistentVolume, policy/v1 PodDisruptionBudget, "
+        "v1 LimitRange, fairgate.dev/v1alpha1 TeamLedger, apiextensions.k8s.io/v1 CustomResourceDefinition, "
+        "v1 ConfigMap, "
         "or a v1 List of them",
     ),
     "another version": (
@@ -196,7 +204,7 @@ def test_problems_are_listed_up_to_a_limit_and_then_counted():
 
 def test_an_unreadable_file_is_reported(tmp_path):
     with pytest.raises(WorldFileError, match=r"none\.yaml: cannot be read: No such file"):
-        read_world(str(tmp_path / "none.yaml"), BUILT_IN_RESOURCES)
+        read_world(World(Policy()), str(tmp_path / "none.yaml"))
 
 
 def test_yaml_that_contains_itself_is_refused():

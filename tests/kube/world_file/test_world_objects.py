@@ -19,9 +19,10 @@ from webhook.kube.nodes import holds, nodes
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import devices, slices
 from webhook.kube.pod.existing import to_reclaim_pod
+from webhook.kube.watched.kept_fields import SHAPES, has_ended_for_good, kept_fields
+from webhook.kube.watched.world_kinds import FILE_KINDS
 from webhook.kube.workloads import unknown_kinds
-from webhook.kube.world_file.world_file import parse_world
-from webhook.kube.world_file.world_objects import SHAPES, has_ended_for_good, kept_fields
+from webhook.kube.world_file.world_file import add_objects
 
 SECRET = "hunter2"
 STRUCTS = {
@@ -83,8 +84,17 @@ def test_every_field_that_is_read_is_kept(kind):
 
 
 def world_of(*found):
-    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
-    return parse_world(listed, BUILT_IN_RESOURCES, name="w")
+    made = World(Policy())
+    add_objects(made, found, name="w")
+    return made
+
+
+def contents(*found):
+    """What decisions read of a world with these objects."""
+    made = world_of(*found)
+    web = WorkloadName("vision/Deployment/web")
+    parts = (made.fleet.nodes(), made.pods(), made.waiting.all(), made.namespaces(), made.priority_classes.values())
+    return *map(list, parts), made.minimums.is_scaled(web)
 
 
 OBJECTS = [
@@ -97,9 +107,13 @@ OBJECTS = [
 ]
 
 
+def test_each_kind_of_a_file_has_its_fields():
+    assert {row.kind for row in FILE_KINDS} == SHAPES.keys()
+
+
 def test_a_world_is_the_same_after_reduction():
     stripped = [kept_fields(found, annotations=frozenset({"owner"})) for found in OBJECTS]
-    assert world_of(*stripped) == world_of(*OBJECTS)
+    assert contents(*stripped) == contents(*OBJECTS)
 
 
 ANNOTATED = {
@@ -139,19 +153,17 @@ def test_what_a_pod_has_done_is_the_same_for_reclaim():
 
 def test_gangs_of_two_controllers_stay_two():
     pods = [b.pod(f"p{n}", uid=f"u{n}", controller=("Job", f"j{n}"), annotations={keys.GANG: "true"}) for n in (1, 2)]
-    read = world_of(*(kept_fields(each, annotations=frozenset()) for each in pods)).pods
+    read = world_of(*(kept_fields(each, annotations=frozenset()) for each in pods)).pods()
     assert len({each.gang for each in read} - {None}) == 2
 
 
 def test_autoscalers_say_what_is_to_stay_in_either_version():
     replicas = b.replicas("web", 2, node="n0")
     for version in ("v2", "v1"):
-        found = world_of(*replicas, {**b.autoscaler("web", minimum=None), "apiVersion": f"autoscaling/{version}"})
-        there = World(Policy())
-        found.fill(there)
+        there = world_of(*replicas, {**b.autoscaler("web", minimum=None), "apiVersion": f"autoscaling/{version}"})
         assert there.minimums.of(WorkloadName("vision/Deployment/web")) == Replicas(1, 2, 2, is_scaled=True)
     too_long = b.autoscaler("w" * 400)
-    assert world_of(too_long).scalings == [], "nothing else is refused for it"
+    assert [*world_of(too_long, b.node()).fleet.nodes()], "nothing else is refused for it"
 
 
 def test_foreign_annotations_and_fields_are_dropped():
@@ -188,9 +200,9 @@ def test_a_waiting_pod_keeps_what_says_that_it_waits():
     pod["spec"]["schedulingGates"] = [{"name": keys.QUEUE_GATE}]
     read = world_of(kept_fields(pod, annotations=frozenset()))
     want = ("u1", "waits: team vision holds 4 of 4", True, 4)
-    assert [(each.uid, each.text, each.keeps_room, each.gang_whole) for each in read.waiting] == [want]
-    assert read.pods == []
-    assert read == world_of(pod)
+    assert [(each.uid, each.text, each.keeps_room, each.gang_whole) for each in read.waiting.all()] == [want]
+    assert [*read.pods()] == []
+    assert contents(kept_fields(pod, annotations=frozenset())) == contents(pod)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from tests.server.support.harness import until
 from webhook.cluster.api.client import connect
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.watch.kinds import namespace_kind, pod_kind
 from webhook.cluster.writes.lease import Timing
 from webhook.core.model.amounts import TeamName, Uid
 from webhook.core.model.constraints import Tier
@@ -27,6 +26,8 @@ from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.kube.objects import keys
 from webhook.kube.pod.existing import to_resident
 from webhook.kube.registration.registration import webhook_configurations
+from webhook.kube.watched import world_kinds
+from webhook.kube.watched.kinds import pod_kind
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader import leader as leaders
@@ -92,7 +93,7 @@ async def staged(folder, *, guaranteed=4, more_tasks=()):
         )
         weights, shadow_labels = world.policy.resources, ShadowLabels(world)
         kinds = (
-            namespace_kind(world),
+            world_kinds.NAMESPACES.watched(world),
             ledger.kind(),
             pod_kind(shadow_labels, lambda pod: to_resident(pod, weights)),
         )

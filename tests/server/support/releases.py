@@ -14,7 +14,6 @@ from tests.server.support.harness import until
 from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.amounts import TeamName
 from webhook.core.model.decision import NotApplicable
 from webhook.core.model.policy import OnLimit, OnNoRoom
@@ -22,6 +21,7 @@ from webhook.core.model.reasons import Code, Reason
 from webhook.core.quota.charges import LedgerDecision
 from webhook.kube.objects import keys
 from webhook.kube.pod.waiting import Waits, waiting_annotations
+from webhook.kube.watched.world_kinds import world_kinds
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader.registration_loop import LeaderContext

@@ -32,8 +32,6 @@ from webhook.cluster.reads.listing import list_objects, read_permitted
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.files import InputError, Snapshots
-from webhook.kube.objects import keys
-from webhook.kube.world_file.world_objects import WorldKind
 from webhook.server.settings import FileWorld, LiveCluster
 
 _PATH: Final = "/api/v1/events"
@@ -47,8 +45,7 @@ async def read_events(kubeconfig: Path | None, namespaces: Sequence[str]) -> tup
 
         async def read(path: str) -> None:
             for component in COMPONENTS:
-                kind = WorldKind("Event", keys.CORE_API, path, f"source={component}")
-                found.extend(await list_objects(connection, kind))
+                found.extend(await list_objects(connection, path, kind="Event", selector=f"source={component}"))
 
         scope = await read_permitted(_PATH, read, namespaces=asked)
     if scope.is_all:

@@ -36,7 +36,7 @@ from webhook.kube.objects import keys, objects
 from webhook.kube.objects.events import LeaseRecord, read_lease
 from webhook.kube.pod.existing import to_reclaim_pod
 from webhook.kube.pod.pods import unix_seconds
-from webhook.kube.world_file.world_objects import WorldKind
+from webhook.kube.watched.world_kinds import BUDGETS
 
 POD: Final = WorkloadKind("", "Pod", "pods")
 _SHORT: Final = {
@@ -152,9 +152,6 @@ class DetailsRequest:
     reads_failures: bool = False
 
 
-_BUDGETS: Final = WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets")
-
-
 class _EventMeta(msgspec.Struct, frozen=True, rename="camel"):
     creation_timestamp: str | None = None
 
@@ -257,9 +254,9 @@ class _Reader:
         from webhook.cluster.reads.listing import list_objects  # noqa: PLC0415
 
         try:
-            listed = await list_objects(self._connection, _BUDGETS)
+            listed = await list_objects(self._connection, BUDGETS.path, kind=BUDGETS.kind, api=BUDGETS.api)
         except ApiError as error:
-            self.notes.append(f"{_BUDGETS.kind}s are not looked at: {error}")
+            self.notes.append(f"{BUDGETS.kind}s are not looked at: {error}")
             return ()
         found = []
         for each in listed:
@@ -276,7 +273,7 @@ class _Reader:
             return found
         from webhook.cluster.api.client import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
         from webhook.cluster.reads.listing import load  # noqa: PLC0415
-        from webhook.cluster.watch.kinds import failure_kinds  # noqa: PLC0415
+        from webhook.kube.watched.kinds import failure_kinds  # noqa: PLC0415
 
         def keep(workload: WorkloadId, budget: FailureBudget | None) -> None:
             if budget is not None:

@@ -21,7 +21,7 @@ from webhook.kube.kinds.kind_row import Related
 from webhook.kube.kinds.model import mapping, shown, text
 from webhook.kube.nodes.nodes import to_namespace, to_priority
 from webhook.kube.objects import keys, objects
-from webhook.kube.world_file.stream import Devices, Document, Unreadable, read_devices, read_stream
+from webhook.kube.world_file.stream import Add, Document, Unreadable, read_devices, read_stream
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 STDIN: Final = "-"
@@ -89,7 +89,7 @@ class Collected:
     entries: list[Item | WorkloadResult] = field(default_factory=list)
     namespaces: list[NamespaceFacts] = field(default_factory=list)
     priority_classes: list[PriorityTriple] = field(default_factory=list)
-    devices: list[Devices] = field(default_factory=list)
+    devices: list[Add] = field(default_factory=list)
     reviews: list[tuple[Place, Mapping[str, Any]]] = field(default_factory=list)
     skipped: int = 0
 

@@ -47,7 +47,6 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Policy
 from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
-from webhook.kube.world_file.stream import add_devices
 
 
 class PlacesReport(msgspec.Struct):
@@ -224,8 +223,8 @@ def add_manifests(collected: Collected, world: World) -> None:
         )
     for triple in collected.priority_classes:
         world.set_priority_class(triple)
-    for devices in collected.devices:
-        add_devices(devices, world)
+    for add in collected.devices:
+        add(world)
 
 
 def evaluated(

@@ -9,7 +9,6 @@ from webhook.cluster.api.client import ApiConnection, ClusterError, RestoredErro
 from webhook.cluster.api.requests import read_live_pod
 from webhook.cluster.ledger.ledger_writer import ELSEWHERE, Asked, LedgerContext, LedgerRecorder, LedgerWriter
 from webhook.cluster.watch.feed import live_quotas
-from webhook.cluster.watch.kinds import WatchedKind, ledger_kind
 from webhook.core.model.amounts import UNASSIGNED, TeamName, Uid
 from webhook.core.model.decision import Decision, Deny, NotApplicable
 from webhook.core.model.pod import Resident
@@ -20,6 +19,7 @@ from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 from webhook.kube.admission.reviews import Review
 from webhook.kube.ledger.team_ledger import TeamLedger
+from webhook.kube.watched.kinds import WatchedKind, ledger_kind
 
 UNSEEN_SECONDS: Final = 40.0
 """When to read a charged pod that was not seen: kube-apiserver ends a request after 34 s, so it cannot come later."""

@@ -34,7 +34,6 @@ from webhook.kube.registration.static_files import (
     section_of,
     static_registration,
 )
-from webhook.kube.world_file.world_objects import WorldKind
 
 MAX_TOKEN: Final = 16_384
 """Characters of a token; those of ServiceAccounts have about a thousand."""
@@ -130,7 +129,7 @@ class CallerRights:
 
 
 _KIND: Final = "MutatingWebhookConfiguration"
-_WEBHOOKS: Final = WorldKind(_KIND, keys.REGISTRATION_API, f"/apis/{keys.REGISTRATION_API}/{PLURALS[_KIND]}")
+_WEBHOOKS: Final = f"/apis/{keys.REGISTRATION_API}/{PLURALS[_KIND]}"
 
 T = TypeVar("T")
 
@@ -167,7 +166,12 @@ async def read_other_products(connection: ApiConnection) -> ProductsFound:
     """Read which products there are. Raises ClusterError if the API server cannot be reached."""
     missing: list[str] = []
     discovery = await _permitted(connection.send("GET", "/apis", action="get apis"), b"{}", "get apis", missing)
-    webhooks = await _permitted(list_objects(connection, _WEBHOOKS), [], f"list {PLURALS[_KIND]}", missing)
+    webhooks = await _permitted(
+        list_objects(connection, _WEBHOOKS, kind=_KIND, api=keys.REGISTRATION_API),
+        [],
+        f"list {PLURALS[_KIND]}",
+        missing,
+    )
     names = {group.name for group in msgspec.json.decode(discovery, type=_Groups).groups}
     names.update(webhook["name"] for each in webhooks for webhook in each.get("webhooks") or ())
     return ProductsFound(products_of(names), tuple(missing))
@@ -257,7 +261,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
     }
     served = await _part(f"get /apis/{keys.OWN_API}", _served(connection))
     ledgers = await _part(
-        "list teamledgers", list_objects(connection, WorldKind(keys.TEAM_LEDGER, keys.OWN_API, LEDGERS))
+        "list teamledgers", list_objects(connection, LEDGERS, kind=keys.TEAM_LEDGER, api=keys.OWN_API)
     )
     deployments = await _deployments(connection, configurations.values())
     large_pods = await _part(
@@ -265,7 +269,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
     )
     namespaces: ReadResult[list[_Json]] = ReadValue([])
     if excluding_keys(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
-        listed = list_objects(connection, WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"))
+        listed = list_objects(connection, "/api/v1/namespaces", kind="Namespace")
         namespaces = await _part("list namespaces", listed)
     return InstallationState(
         now=connection.server_time,
@@ -384,7 +388,8 @@ async def _deployments(
     apps = f"/apis/apps/v1/namespaces/{namespaces.pop()}"
     listed: list[_Json] = []
     for kind, plural in (("Deployment", "deployments"), ("StatefulSet", "statefulsets")):
-        part = await _part(f"list {plural}", list_objects(connection, WorldKind(kind, "apps/v1", f"{apps}/{plural}")))
+        listed_kind = list_objects(connection, f"{apps}/{plural}", kind=kind, api="apps/v1")
+        part = await _part(f"list {plural}", listed_kind)
         if isinstance(part, ReadForbidden):
             return part
         listed += part.value or ()

@@ -12,10 +12,9 @@ import msgspec
 from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, ListMeta, ListPage, any_object
 from webhook.cluster.api.requests import list_page
 from webhook.cluster.watch.event_stream import ObjectStore
-from webhook.cluster.watch.kinds import WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
-from webhook.kube.objects.keys import ServerVersion, parse_version, served_paths, why_too_old
-from webhook.kube.world_file.world_objects import WorldKind
+from webhook.kube.objects.keys import CORE_API, ServerVersion, parse_version, served_paths, why_too_old
+from webhook.kube.watched.kinds import WatchedKind
 
 _PAGE_SIZE: Final = "500"
 _READ_SECONDS: Final = 30.0
@@ -24,15 +23,17 @@ _MAX_RETRY_SECONDS: Final = 5.0
 """A busy server answers 429 with Retry-After: so many retries, each after so many seconds at most."""
 
 
-async def list_objects(connection: ApiConnection, listed: WorldKind, *, path: str = "") -> list[dict[str, Any]]:
+async def list_objects(
+    connection: ApiConnection, path: str, *, kind: str, api: str = CORE_API, selector: str = ""
+) -> list[dict[str, Any]]:
     """Return all objects of a kind, each with its apiVersion and kind; a server without this API has none.
 
-    `path` replaces that of the kind: one namespace. Raises ClusterError.
+    `api` is the version that counts where the server does not say it, `selector` one of fields. Raises ClusterError.
     """
-    params = {"fieldSelector": listed.selector} if listed.selector else {}
+    params = {"fieldSelector": selector} if selector else {}
     found: list[dict[str, Any]] = []
-    async for page in pages(connection, path or listed.path, params):
-        head = {"apiVersion": page.api_version or listed.api_version, "kind": listed.kind}
+    async for page in pages(connection, path, params):
+        head = {"apiVersion": page.api_version or api, "kind": kind}
         found += [head | msgspec.json.decode(item) for item in page.items or ()]
     return found
 
@@ -48,7 +49,7 @@ async def names_of_large(connection: ApiConnection, path: str, *, over: int, lab
 async def load(connection: ApiConnection, kind: WatchedKind[Any], *, path: str = "") -> None:
     """Apply all objects of a kind as a watch would; a server without this API has none.
 
-    `path` is as in `list_objects`. Raises ClusterError.
+    `path` replaces that of the kind: one namespace. Raises ClusterError.
     """
     store, decoder = ObjectStore(kind), msgspec.json.Decoder(kind.item)
     async for page in pages(connection, path or kind.path, kind.params):

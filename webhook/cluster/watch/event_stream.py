@@ -16,7 +16,7 @@ import msgspec
 
 from webhook.cluster.api.client import ApiConnection, ClusterError, LineSplitter, WatchEvent, version_of
 from webhook.cluster.api.requests import list_page
-from webhook.cluster.watch.kinds import T, WatchedKind
+from webhook.kube.watched.kinds import T, WatchedKind
 
 _log: Final = logging.getLogger("webhook.cluster.watch.watch")
 

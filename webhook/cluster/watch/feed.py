@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, RestoredError
 from webhook.cluster.api.requests import decoded, find
 from webhook.cluster.watch.event_stream import DEFAULT_PACE, Pace
-from webhook.cluster.watch.kinds import WatchedKind, path_of, split_path
 from webhook.cluster.watch.watch import Watch
 from webhook.core.model.amounts import Namespace
 from webhook.core.model.node import Autoscaler
@@ -27,6 +26,7 @@ from webhook.kube.nodes.nodes import (
     serves_karpenter,
     to_quota,
 )
+from webhook.kube.watched.kinds import WatchedKind, path_of, split_path
 
 LOOK_SECONDS: Final = 60.0
 """Time between two looks: two small requests."""

@@ -33,9 +33,9 @@ from webhook.cluster.api.client import (
 )
 from webhook.cluster.api.requests import list_page
 from webhook.cluster.watch.event_stream import ObjectStore, Pace, TimeSlice, WatchPosition
-from webhook.cluster.watch.kinds import T, WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
 from webhook.kube.objects.keys import served_paths
+from webhook.kube.watched.kinds import T, WatchedKind
 
 _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
 _RAW_EVENT: Final = msgspec.json.Decoder(WatchEvent[msgspec.Raw])

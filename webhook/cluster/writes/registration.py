@@ -16,7 +16,6 @@ from certs.manager import Published, StoreError
 from webhook.cluster.api.client import AnyObject, ApiConnection, ApiError, ClusterError
 from webhook.cluster.api.requests import read
 from webhook.cluster.watch.event_stream import DEFAULT_PACE, Pace
-from webhook.cluster.watch.kinds import WatchedKind
 from webhook.cluster.watch.watch import Watch
 from webhook.kube.objects.keys import REGISTRATION_API
 from webhook.kube.objects.objects import files_of, new_secret, with_files
@@ -28,6 +27,7 @@ from webhook.kube.registration.inventory import (
     probe_path,
 )
 from webhook.kube.registration.registration import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, with_ca_bundles
+from webhook.kube.watched.kinds import WatchedKind
 
 _CONFIGURATIONS: Final = (
     ("mutatingwebhookconfigurations", MUTATING_CONFIGURATION),

@@ -286,6 +286,11 @@ class RejectingNodes:
             early.sort(key=_time_of)
             del early[:-_MOST_EARLY]
 
+    @property
+    def latest(self) -> int:
+        """The time of the latest outcome that was noted before the first tick, in Unix seconds; 0 for none."""
+        return max((each.at for several in self._early.values() for each in several), default=0)
+
     def has_started_since(self, node: NodeName, namespace: Namespace, written: str) -> bool:
         """Whether a start at this time changes nothing: a pod of the same team started there then or later."""
         started = self._started.get(node)

@@ -8,20 +8,19 @@ that one broken document does not take those behind it along.
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from webhook.core.devices.claim_users import ClaimKey, GroupEntry
+from webhook.core.devices.claim_users import ClaimKey, ClaimSpec
 from webhook.core.model.amounts import Namespace
 from webhook.core.world.world import World
 from webhook.kube.kinds.model import Json, dig, mapping, text
 from webhook.kube.objects import keys
 from webhook.kube.pod import devices as dra
 from webhook.kube.pod import slices
-from webhook.kube.world_file.world_file import KnownClaim, KnownClass, known_claim, known_class, known_template
 from webhook.yaml_text import DocumentError, Lines, read_documents
 
 _CUT: Final = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
@@ -108,44 +107,41 @@ def _first_line(value: object, lines: Lines) -> int:
 _TEMPLATE_OF_DOMAIN: Final = "spec.channel.resourceClaimTemplate.name"
 
 
-class KnownGroup(NamedTuple):
-    """A PodGroup, and the claims that its pods share."""
-
-    key: ClaimKey
-    entries: frozenset[GroupEntry]
+Add = Callable[[World], None]
+"""Adds what an object says to a world; a claim that is there stays, since it cannot be changed."""
 
 
-Devices = KnownClaim | KnownClass | KnownGroup
+def read_devices(document: Json, *, namespace: str) -> Add | None:
+    """Return what adds an object that says something of claims; None for any other object.
 
-
-def read_devices(document: Json, *, namespace: str) -> Devices | None:
-    """Return what an object says of claims; None for any other object. Its status is not read: no one may write it.
-
-    `namespace` is the default. Raises msgspec.ValidationError if it is malformed.
+    Its status is not read: no one may write it. `namespace` is the default. Raises ValueError if it is malformed.
     """
     written: dict[str, Any] = {key: value for key, value in document.items() if key != "status"}
     written["metadata"] = {"namespace": namespace, **mapping(document.get("metadata"))}
     match text(document.get("apiVersion")).rpartition("/")[0], document.get("kind"):
         case keys.DEVICES_GROUP, "DeviceClass":
-            return known_class(msgspec.convert(written, slices.DeviceClassObject))
+            made = msgspec.convert(written, slices.DeviceClassObject)
+            known, conditions = slices.to_class(made), slices.conditions_of(made)
+            return lambda world: world.set_device_class(made.metadata.name, known, *conditions)
         case keys.DEVICES_GROUP, "ResourceClaim":
-            return known_claim(msgspec.convert(written, dra.ResourceClaim))
+            claim = msgspec.convert(written, dra.ResourceClaim)
+            return _adding(dra.claim_key(claim.metadata), dra.to_claim(claim))
         case keys.DEVICES_GROUP, "ResourceClaimTemplate":
-            return known_template(msgspec.convert(written, dra.ResourceClaimTemplate))
+            template = msgspec.convert(written, dra.ResourceClaimTemplate)
+            return _adding(dra.template_key(template.metadata), dra.to_template(template))
         case keys.GROUPS_GROUP, "PodGroup":
             group = msgspec.convert(written, dra.PodGroup)
-            return KnownGroup(dra.group_key(group.metadata), dra.to_group(group))
+            key, entries = dra.group_key(group.metadata), dra.to_group(group)
+            return lambda world: world.set_group(key, entries)
         case "resource.nvidia.com", "ComputeDomain" if name := text(dig(written, _TEMPLATE_OF_DOMAIN)):
             home = text(written["metadata"].get("namespace")) or namespace
-            return KnownClaim(ClaimKey("template", Namespace(home), name), ())
+            return _adding(ClaimKey("template", Namespace(home), name), ())
     return None
 
 
-def add_devices(devices: Devices, world: World) -> None:
-    """Add what an object says to a world; a claim that is there stays, since it cannot be changed."""
-    if isinstance(devices, KnownClass):
-        world.set_device_class(devices.device_class.name, devices.device_class, *devices.conditions)
-    elif isinstance(devices, KnownGroup):
-        world.set_group(devices.key, devices.entries)
-    elif devices.key not in world.claims:
-        world.set_claim(devices.key, devices.spec)
+def _adding(key: ClaimKey, spec: ClaimSpec) -> Add:
+    def add(world: World) -> None:
+        if key not in world.claims:
+            world.set_claim(key, spec)
+
+    return add

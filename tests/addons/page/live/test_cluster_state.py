@@ -5,9 +5,10 @@ from tests.addons.page.support.pages import policy_of, sample_objects, state_of
 from tests.cli.sample_world import POLICY
 from webhook.core.model.amounts import ONE_GPU, NodeName
 from webhook.core.model.node import Autoscaler
+from webhook.core.model.policy import Policy
+from webhook.core.world.world import World
 from webhook.kube.ledger.reports import Report, WaitsReport
-from webhook.kube.nodes.nodes import found_in
-from webhook.kube.world_file.world_file import parse_objects
+from webhook.kube.world_file.world_file import add_objects
 
 
 def test_only_rows_that_differ_are_changed():
@@ -58,5 +59,6 @@ def test_the_autoscalers_that_were_found_are_objects_that_explanations_read():
     assert len([*state.reading.objects.of_kind("CustomResourceDefinition")]) == 2
     assert state.take_dirty()
     state.note_autoscalers(frozenset({Autoscaler.CLUSTER_AUTOSCALER}), 60)
-    found = parse_objects(state.reading.objects.all(), {}, name="the page").autoscaling
-    assert found_in(found) == {Autoscaler.CLUSTER_AUTOSCALER}
+    shown = World(Policy())
+    add_objects(shown, state.reading.objects.all(), name="the page")
+    assert shown.autoscalers == {Autoscaler.CLUSTER_AUTOSCALER}

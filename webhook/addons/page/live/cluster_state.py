@@ -14,8 +14,6 @@ import msgspec
 from webhook.addons.page.views import decisions
 from webhook.addons.page.views.decisions import DecisionLog, of_pod
 from webhook.addons.page.views.gpu_map import GpuSums, MapRow, RowReader, encode, sums_of
-from webhook.cluster.watch.kinds import ALIVE, FAILED_PODS, WatchedKind
-from webhook.cluster.watch.world_kinds import charges_kind, world_kinds
 from webhook.core.explain.line_rows import EarlierWaits
 from webhook.core.model.amounts import Namespace, NodeName, Uid, natural_sort_key
 from webhook.core.model.node import Autoscaler
@@ -24,8 +22,10 @@ from webhook.core.world.world import World
 from webhook.kube.ledger.reports import Report, waits_of
 from webhook.kube.nodes.nodes import objects_of
 from webhook.kube.objects import keys
+from webhook.kube.watched.kept_fields import kept_fields
+from webhook.kube.watched.kinds import ALIVE, FAILED_PODS, WatchedKind
+from webhook.kube.watched.world_kinds import FILE_KINDS, charges_kind, world_kinds
 from webhook.kube.workloads.unknown_kinds import SCALERS
-from webhook.kube.world_file.world_objects import LEDGERS, WORLD_KINDS, kept_fields
 
 LARGEST: Final = 65_536
 """Bytes of one object that are kept; a larger one counts in the world, and cannot be explained."""
@@ -243,10 +243,7 @@ class ClusterState:
 COMPONENTS: Final = ("fairgate", "fairgate-evictor")
 """The sources of Fairgate's Events."""
 
-_HEADS: Final = {
-    each.path.rpartition("/")[2]: {"apiVersion": each.api_version, "kind": each.kind}
-    for each in (*WORLD_KINDS, LEDGERS)
-}
+_HEADS: Final = {each.resource: {"apiVersion": each.api, "kind": each.kind} for each in FILE_KINDS}
 
 
 def page_kinds(state: ClusterState) -> tuple[WatchedKind[Any], ...]:

@@ -26,7 +26,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.reasons import refusal_text
 from webhook.core.world.world import World
 from webhook.kube.admission.templates import Template, read_template, under_policy
-from webhook.kube.world_file.world_file import WorldFileError, parse_objects
+from webhook.kube.world_file.world_file import WorldFileError, add_objects
 from webhook.policy.documents import PolicyError
 from webhook.policy.watch import parse
 
@@ -230,7 +230,7 @@ def world_of(trace: Trace, policy: Policy) -> World:
     world = World(policy)
     try:
         objects = (msgspec.Raw(row.object.encode()) for row in trace.objects)
-        parse_objects(objects, policy.resources, name="the history").fill(world)
+        add_objects(world, objects, name="the history")
     except WorldFileError as error:
         raise HistoryError(str(error.problems[0])) from error
     return world

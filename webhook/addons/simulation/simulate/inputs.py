@@ -32,9 +32,9 @@ from webhook.core.model.amounts import NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
+from webhook.kube.watched.world_kinds import AUTOSCALERS, NAMESPACES, PRIORITY_CLASSES
 from webhook.kube.workloads.unknown_kinds import KIND
-from webhook.kube.world_file.world_file import WorldFile as WorldObjects
-from webhook.kube.world_file.world_file import parse_objects
+from webhook.kube.world_file.world_file import add_objects
 from webhook.policy.watch import load
 from webhook.server.settings import FileWorld
 
@@ -122,6 +122,7 @@ MAX_BYTES: Final = 512 << 20
 """The largest trace that is read."""
 
 _IN_FORCE: Final = "in force"
+_AROUND: Final = frozenset((NAMESPACES.kind, PRIORITY_CLASSES.kind, AUTOSCALERS.kind))
 _CPU_OF_GPU: Final = 16_000
 _MEMORY_OF_GPU: Final = 256 << 30
 
@@ -162,39 +163,27 @@ class Worlds:
         """Return a new world under a policy."""
         is_shared = self._is_shared and self._nodes is not None
         world = World(with_shares(policy) if is_shared else policy)
+        self._surround(world)
         if self._nodes is not None:
             for node in nodes_of(self._nodes, is_shared=is_shared):
                 world.set_node(node)
         else:
             self._fill(world)
-        self._surround(world)
         for node in _bought(bought, count, world, is_shared=is_shared):
             world.set_node(node)
         world.sort_nodes()
         return world
 
     def _surround(self, world: World) -> None:
-        """Add what is around recorded pods that the world does not have itself: namespaces, classes, minimums."""
-        found = self._parsed(self._surroundings, world) if self._surroundings else WorldObjects()
-        known = {each.name for each in world.namespaces()}
-        for namespace in found.namespaces:
-            if namespace.name not in known:
-                world.set_namespace(namespace)
-        for priority_class in found.priority_classes:
-            if priority_class.name not in world.priority_classes:
-                world.set_priority_class(priority_class)
-        for handle, scaling in found.scalings:
-            if not world.minimums.is_scaled(scaling.workload):
-                world.minimums.set_scaler(handle, *scaling)
-
-    def _parsed(self, listed: Objects, world: World) -> WorldObjects:
-        return parse_objects(listed, world.policy.resources, name=self._name)
+        """Add what is around recorded pods; what the world itself has of it is read later, and counts."""
+        listed = [each for each in self._surroundings if each.get("kind") in _AROUND]
+        add_objects(world, listed, name=self._name)
 
     def _fill(self, world: World) -> None:
-        found = self._parsed(self._objects, world)
-        found.nodes = [node.unheld for node in found.nodes]  # no one gives up later what is kept for a moment
-        found.ledgers = []  # and no one starts what is charged: such pods wait in line
-        found.fill(world)
+        # no one starts what is charged: such pods wait in line, and no one gives up later what is kept for a moment
+        add_objects(world, self._objects, name=self._name, has_charges=False)
+        for node in [node for node in world.fleet.nodes() if node.unheld is not node]:
+            world.set_node(node.unheld)
         if not self._keeps_pods:
             waiting = [pod.uid for pod in world.waiting.all()]
             for uid in [*waiting, *(pod.uid for pod in world.pods() if pod.demand.gpus)]:

@@ -7,17 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from webhook.core.model.amounts import Namespace, NodeName, Uid
-from webhook.core.model.node import Node
-from webhook.core.reclaim.reclaim_pods import Disruption
+from webhook.core.model.amounts import Namespace, Uid
 from webhook.core.reclaim.victims import FailureBudget, WorkloadId
-from webhook.core.world.world import World
 from webhook.kube.kinds.job_failures import workload_id
 from webhook.kube.kinds.kind_row import Failures, Row
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.ledger.team_ledger import TeamLedger, object_name
-from webhook.kube.nodes.holds import DisruptionBudget, to_disruption
-from webhook.kube.nodes.nodes import VOLUMES, PersistentVolume, to_namespace, to_node, to_priority, to_volume
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.objects import without_large_parts
 
@@ -139,16 +134,6 @@ def split_path(path: str) -> tuple[Namespace, str]:
     return Namespace(namespace), name
 
 
-def node_kind(world: World, translate: Callable[[objects.Node], Node] = to_node) -> WatchedKind[objects.Node]:
-    """Watch nodes, by name."""
-    return _named_kind(
-        "/api/v1/nodes",
-        objects.Node,
-        keep=lambda node: world.set_node(translate(node)),
-        remove=lambda name: world.remove_node(NodeName(name)),
-    )
-
-
 def pod_kind(
     store: PodStore[Translated],
     translate: Callable[[objects.Pod], Translated | None],
@@ -209,51 +194,6 @@ def failed_pod_kind(note: Callable[[objects.Pod], None]) -> WatchedKind[objects.
     )
 
 
-def namespace_kind(world: World) -> WatchedKind[objects.Namespace]:
-    """Watch namespaces, by name."""
-    return _named_kind(
-        "/api/v1/namespaces",
-        objects.Namespace,
-        keep=lambda namespace: world.set_namespace(to_namespace(namespace)),
-        remove=lambda name: world.remove_namespace(Namespace(name)),
-    )
-
-
-def priority_class_kind(world: World) -> WatchedKind[objects.PriorityClass]:
-    """Watch priority classes, by name."""
-    return _named_kind(
-        "/apis/scheduling.k8s.io/v1/priorityclasses",
-        objects.PriorityClass,
-        keep=lambda found: world.set_priority_class(to_priority(found)),
-        remove=world.remove_priority_class,
-    )
-
-
-def volume_kind(world: World) -> WatchedKind[PersistentVolume]:
-    """Watch PersistentVolumes, by name; only those that are bound to some of the nodes are kept."""
-
-    def apply(found: PersistentVolume) -> bool:
-        volume = to_volume(found)
-        if volume is not None:
-            world.fleet.labels.set_volume(volume.name, volume.claim, volume.terms)
-        return volume is not None
-
-    def remove(name: str) -> None:
-        world.fleet.labels.remove_volume(name)
-
-    return WatchedKind(
-        name=VOLUMES,
-        path=f"/api/v1/{VOLUMES}",
-        item=PersistentVolume,
-        key=_name,
-        handle=_name,
-        apply=apply,
-        remove=remove,
-        is_optional=True,
-        needs_right=False,
-    )
-
-
 def ledger_kind(
     keep: Callable[[TeamLedger], None], *, remove: Callable[[str], None], is_optional: bool = False
 ) -> WatchedKind[TeamLedger]:
@@ -269,7 +209,7 @@ def ledger_kind(
         name=keys.TEAM_LEDGERS,
         path=f"/apis/{keys.OWN_API}/{keys.TEAM_LEDGERS}",
         item=TeamLedger,
-        key=_name,
+        key=path_of,
         handle=lambda found: found.metadata.uid,
         apply=apply,
         remove=remove,
@@ -277,71 +217,10 @@ def ledger_kind(
     )
 
 
-def grouped_kind(
-    name: str,
-    api: str,
-    item: type[ObjectT],
-    *,
-    apply: Callable[[ObjectT], bool],
-    remove: Callable[[str], None],
-    handle: Callable[[ObjectT], str] = path_of,
-    is_optional: bool = True,
-    needs_right: bool = True,
-) -> WatchedKind[ObjectT]:
-    """Watch a kind of an API group, by namespace/name unless `handle` says otherwise; most servers lack some group."""
-    return WatchedKind(
-        name=name,
-        path=f"/apis/{api}/{name}",
-        item=item,
-        trim=without_large_parts,
-        key=path_of,
-        handle=handle,
-        apply=apply,
-        remove=remove,
-        is_optional=is_optional,
-        needs_right=needs_right,
-    )
-
-
-def _named_kind(
-    path: str, item: type[ObjectT], *, keep: Callable[[ObjectT], None], remove: Callable[[str], None]
-) -> WatchedKind[ObjectT]:
-    name = path.rpartition("/")[2]
-
-    def apply(found: ObjectT) -> bool:
-        keep(found)
-        return True
-
-    return WatchedKind(name=name, path=path, item=item, key=_name, handle=_name, apply=apply, remove=remove)
-
-
-def _name(thing: Object) -> str:
-    return thing.metadata.name
-
-
-# The kinds that bound evictions: disruption budgets, and workloads that count the failures of their pods.
+# The kinds that count the failures of their pods, which bounds evictions.
 
 
 SetBudget = Callable[[WorkloadId, FailureBudget | None], None]
-
-
-def disruption_kind(
-    set_budget: Callable[[Disruption], None], remove_budget: Callable[[Namespace, str], None]
-) -> WatchedKind[DisruptionBudget]:
-    """Watch PodDisruptionBudgets."""
-
-    def apply(budget: DisruptionBudget) -> bool:
-        set_budget(to_disruption(budget))
-        return True
-
-    return grouped_kind(
-        "poddisruptionbudgets",
-        keys.BUDGET_API,
-        DisruptionBudget,
-        apply=apply,
-        remove=lambda path: remove_budget(*split_path(path)),
-        is_optional=False,
-    )
 
 
 def failure_kinds(set_budget: SetBudget) -> tuple[WatchedKind[Any], ...]:
@@ -362,5 +241,14 @@ def _kind(row: Row, failures: Failures, set_: SetBudget) -> WatchedKind[Any]:
     def remove(gone: str) -> None:
         set_(WorkloadId(gone), None)
 
-    api = f"{row.kind.group}/{row.versions[0]}"
-    return grouped_kind(row.kind.resource, api, failures.item, apply=apply, remove=remove, handle=handle)
+    return WatchedKind(
+        name=row.kind.resource,
+        path=f"/apis/{row.kind.group}/{row.versions[0]}/{row.kind.resource}",
+        item=failures.item,
+        trim=without_large_parts,
+        key=path_of,
+        handle=handle,
+        apply=apply,
+        remove=remove,
+        is_optional=True,
+    )

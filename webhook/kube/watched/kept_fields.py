@@ -1,59 +1,21 @@
-"""The kinds of objects in a world file: their API paths, and the fields that the file keeps.
+"""The fields of objects that a world file keeps.
 
 Only the fields that Fairgate reads are kept. So a file that is shared contains no images, commands, environment, volume
 sources or foreign annotations; it contains labels, since selectors need them.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from webhook.kube.kinds.job_failures import DISRUPTION
 from webhook.kube.nodes import nodes
 from webhook.kube.nodes.nodes import UPDATED
 from webhook.kube.objects import keys
 from webhook.kube.pod.outcomes import is_fault_of_node
-from webhook.kube.workloads.unknown_kinds import KIND, SCALER_API, SCALERS
+from webhook.kube.workloads.unknown_kinds import KIND
 
 Json = Mapping[str, Any]
 
-
-class WorldKind(NamedTuple):
-    """A kind of object in a world file. `selector` is the field selector that excludes ended pods."""
-
-    kind: str
-    api_version: str
-    path: str
-    selector: str = ""
-
-
-WORLD_KINDS: Final = (
-    WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"),
-    WorldKind("PriorityClass", keys.PRIORITY_API, "/apis/scheduling.k8s.io/v1/priorityclasses"),
-    WorldKind("DeviceClass", keys.DEVICES_API, "/apis/resource.k8s.io/v1/deviceclasses"),
-    WorldKind("ResourceClaim", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaims"),
-    WorldKind("ResourceClaimTemplate", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
-    WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
-    WorldKind("DeviceTaintRule", keys.DEVICES_API, "/apis/resource.k8s.io/v1/devicetaintrules"),
-    WorldKind("PodGroup", keys.GROUPS_API, f"/apis/{keys.GROUPS_API}/podgroups"),
-    WorldKind(nodes.KIND, keys.CORE_API, f"/api/v1/{nodes.VOLUMES}"),
-    WorldKind(KIND, SCALER_API, f"/apis/{SCALER_API}/{SCALERS}"),
-    WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
-    WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
-)
-
-LIMIT_RANGES: Final = WorldKind("LimitRange", keys.CORE_API, "/api/v1/limitranges")
-
-SAVED_KINDS: Final = (
-    WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets"),
-    LIMIT_RANGES,
-)
-"""What a file has besides: of a live cluster these are read where they are needed."""
-
-LEDGERS: Final = WorldKind(keys.TEAM_LEDGER, keys.OWN_API, f"/apis/{keys.OWN_API}/{keys.TEAM_LEDGERS}")
-"""The charges that no pod shows yet; read after the pods, of which each may have become one meanwhile."""
-
-FAILED_PODS: Final = WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase=Failed")
-"""Pods that failed: of these a world keeps those that their nodes rejected."""
 
 _ALL: Final = None
 """The shape of a value that is kept completely."""
