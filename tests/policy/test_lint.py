@@ -31,7 +31,7 @@ def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=Fa
     policy = build(made)
     world = World(policy)
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *objects]})
-    ended = [pod.namespace for pod in fill_world(world, listed, name="w")]
+    ended = [pod.namespace for pod in fill_world(world, listed, name="w").ended]
     found = [str(problem) for problem in lint(made, policy, world, origin="p", ended=ended)]
     return [each for each in found if about_taints or "kubectl taint" not in each]
 

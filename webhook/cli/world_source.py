@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+import click
 import msgspec
 
 from webhook.cli.live_cluster import COMPLETE, Coverage
@@ -143,7 +144,7 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
     match source:
         case FileWorld(path=path):
             world = World(policy)
-            return View(world, ended=read_world(world, path))
+            return View(world, ended=read_world(world, path).ended)
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_read_cluster(kubeconfig, policy, namespaces, keep_nodes=keep_nodes))
         case _ as never:
@@ -161,7 +162,7 @@ def read_ended(source: Source, policy: Policy) -> Sequence[EndedPod]:
 
     found = asyncio.run(read_ended(source.kubeconfig))
     listed = [{**each, "apiVersion": keys.CORE_API, "kind": "Pod"} for each in found]  # items of a list have neither
-    return add_objects(World(policy), listed, name=origin_of(source).name)
+    return add_objects(World(policy), listed, name=origin_of(source).name, is_live=True).ended
 
 
 def choose_policy(folder: Path | None, source: object) -> Policy:
@@ -276,7 +277,9 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
         policy = without_placement(policy, priority_classes=_priority_classes(objects))
     world = World(policy)
     world.stages.read_at = found.read_at
-    add_objects(world, objects, name=name)
+    is_live = bool(found.read_at)
+    if problems := add_objects(world, objects, name=name, is_live=is_live).problems:
+        click.echo(f"fairgate: {plural(len(problems), 'object')} could not be read: {problems[0]}", err=True)
     if found.read_at:
         world.rejecting_nodes.tick(found.read_at)
     _fill(world, found.unnamed)

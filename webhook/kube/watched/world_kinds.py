@@ -64,7 +64,7 @@ class WorldKind(Generic[ObjectT]):
 
     `apply` puts an object into a world; False means that there is nothing to store. It raises ValueError for a
     malformed one. `remove` takes it out again by namespace/name, or name. Such a kind with an API group may be missing
-    from a server. `needs_right` is as in WatchedKind. `is_of_tenants`: namespace admins write such objects.
+    from a server. `salvage` and `needs_right` are as in WatchedKind. `is_of_tenants`: namespace admins write them.
     """
 
     kind: str
@@ -75,6 +75,7 @@ class WorldKind(Generic[ObjectT]):
     api: str = keys.CORE_API
     older: tuple[str, ...] = ()
     selector: str = ""
+    salvage: Callable[[ObjectT | bytes], ObjectT | None] | None = None
     needs_right: bool = True
     is_of_tenants: bool = True
 
@@ -291,7 +292,14 @@ VOLUMES: Final = WorldKind(
     needs_right=False,
     is_of_tenants=False,
 )
-PODS: Final = WorldKind(kind="Pod", resource="pods", item=objects.Pod, apply=_set_pod, selector=ALIVE["fieldSelector"])
+PODS: Final = WorldKind(
+    kind="Pod",
+    resource="pods",
+    item=objects.Pod,
+    apply=_set_pod,
+    selector=ALIVE["fieldSelector"],
+    salvage=recovered_pod,
+)
 """Pods of world files; watches take them in by `pod_kind`."""
 WORLD_KINDS: Final[tuple[WorldKind[Any], ...]] = (
     NAMESPACES,

@@ -48,11 +48,19 @@ class _Read(NamedTuple):
     found: Any
 
 
+class Filled(NamedTuple):
+    """What a world has no use for: GPU pods that have ended, and what could not be read of the objects of a cluster."""
+
+    ended: tuple[EndedPod, ...]
+    problems: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class _File:
-    """What was decoded of a file, by kind, and the problems so far."""
+    """What was decoded of a file, by kind, and the problems so far; `is_live`: it is what a cluster has."""
 
     name: str
+    is_live: bool
     read: dict[str, list[_Read]] = field(default_factory=lambda: {kind: [] for kind in _ROWS})
     problems: list[str] = field(default_factory=list)
 
@@ -68,13 +76,16 @@ class _File:
             raise WorldFileError(*self.problems[:MAX_PROBLEMS], *end)
 
 
-def fill_world(world: World, content: bytes | str, *, name: str, has_charges: bool = True) -> tuple[EndedPod, ...]:
-    """Add everything of a text to a world; return the pods that asked for GPUs and have ended.
+def fill_world(
+    world: World, content: bytes | str, *, name: str, has_charges: bool = True, is_live: bool = False
+) -> Filled:
+    """Add everything of a text to a world.
 
-    `has_charges`: what its ledgers list, and its held nodes keep, is charged. Raises WorldFileError; its problems name
-    the file `name` (at most twenty); the world is of no use then.
+    `has_charges`: what its ledgers list, and its held nodes keep, is charged. `is_live`: it is what a cluster has, and
+    what cannot be read there is left out, as by a watch. Otherwise raises WorldFileError; its problems name the file
+    `name` (at most twenty); the world is of no use then.
     """
-    file = _File(name)
+    file = _File(name, is_live)
     documents = list(_documents(content.encode() if isinstance(content, str) else content, name))
     if not documents:
         raise WorldFileError(f"{name}: is empty; expected what `kubectl get nodes,pods -A -o yaml` prints")
@@ -83,7 +94,8 @@ def fill_world(world: World, content: bytes | str, *, name: str, has_charges: bo
     world.autoscalers |= nodes.found_in(each for item in nodes.API for each in file.of(nodes.API[item].kind))
     for row in FILE_KINDS:
         _apply(row, file, world)
-    file.check()
+    if not is_live:
+        file.check()
     if has_charges:
         ledgers = file.of(keys.TEAM_LEDGER)
         assume_charges(
@@ -93,10 +105,10 @@ def fill_world(world: World, content: bytes | str, *, name: str, has_charges: bo
     world.rejecting_nodes.tick(max(latest, world.rejecting_nodes.latest))
     world.sort_nodes()
     ended = (to_ended(pod, world.policy.resources) for pod in file.of("Pod"))
-    return tuple(each for each in ended if each is not None)
+    return Filled(tuple(each for each in ended if each is not None), tuple(file.problems))
 
 
-def read_world(world: World, path: str | Path) -> tuple[EndedPod, ...]:
+def read_world(world: World, path: str | Path) -> Filled:
     """Add everything of a file to a world, as fill_world does."""
     try:
         content = Path(path).read_bytes()
@@ -105,10 +117,12 @@ def read_world(world: World, path: str | Path) -> tuple[EndedPod, ...]:
     return fill_world(world, content, name=str(path))
 
 
-def add_objects(world: World, listed: Iterable[object], *, name: str, has_charges: bool = True) -> tuple[EndedPod, ...]:
+def add_objects(
+    world: World, listed: Iterable[object], *, name: str, has_charges: bool = True, is_live: bool = False
+) -> Filled:
     """Add objects, as JSON has them, to a world, as fill_world does."""
     content = msgspec.json.encode({"apiVersion": keys.CORE_API, "kind": "List", "items": list(listed)})
-    return fill_world(world, content, name=name, has_charges=has_charges)
+    return fill_world(world, content, name=name, has_charges=has_charges, is_live=is_live)
 
 
 def _apply(row: WorldKind[Any], file: _File, world: World) -> None:
@@ -117,10 +131,13 @@ def _apply(row: WorldKind[Any], file: _File, world: World) -> None:
     for where, found in file.read[row.kind]:
         path = path_of(found)
         try:
-            if row.apply(world, found) is not False:
-                times[path] = times.get(path, 0) + 1
+            is_stored = row.apply(world, found) is not False
         except ValueError as error:
             file.problems.append(f"{where} ({row.kind} {path}): {objects.describe(error)}")
+            left = row.salvage(found) if row.salvage is not None and file.is_live else None
+            is_stored = left is not None and row.apply(world, left) is not False
+        if is_stored:
+            times[path] = times.get(path, 0) + 1
     repeated = ((path, number) for path, number in times.items() if number > 1)
     file.problems += (f"{file.name}: {row.kind} {path} occurs {number} times; keep one" for path, number in repeated)
 
@@ -172,3 +189,5 @@ def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, file: _File)
     except (ValueError, RecursionError) as error:  # msgspec's and Unicode's errors are ValueErrors too
         name = f"{head.metadata.namespace}/{head.metadata.name}".lstrip("/")
         file.problems.append(f"{where} ({head.kind} {name}): {objects.describe(error)}")
+        if row.salvage is not None and file.is_live and (left := row.salvage(bytes(raw))) is not None:
+            file.read[row.kind].append(_Read(where, left))
