@@ -143,6 +143,7 @@ class Worlds:
         self._name = origin_of(options.source).name
         self._nodes: list[NodeRow] | None = None
         self._objects: Objects = ()
+        self._is_live = False
         self._surroundings = trace.surroundings
         self._is_shared = any(row.milli < _WHOLE and row.gpus and row.pod is None for row in trace.rows)
         path = options.source.path if isinstance(options.source, FileWorld) else None
@@ -152,7 +153,8 @@ class Worlds:
         elif path is not None and is_history(path):
             self._objects = objects_of(path)
         else:
-            self._objects = read_objects(options.source).objects
+            read = read_objects(options.source)
+            self._objects, self._is_live = read.objects, bool(read.read_at)
 
     @property
     def rounds_up(self) -> bool:
@@ -181,7 +183,7 @@ class Worlds:
 
     def _fill(self, world: World) -> None:
         # no one starts what is charged: such pods wait in line, and no one gives up later what is kept for a moment
-        add_objects(world, self._objects, name=self._name, has_charges=False)
+        add_objects(world, self._objects, name=self._name, has_charges=False, is_live=self._is_live)
         for node in [node for node in world.fleet.nodes() if node.unheld is not node]:
             world.set_node(node.unheld)
         if not self._keeps_pods:
