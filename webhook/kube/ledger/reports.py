@@ -6,9 +6,10 @@ What the CustomResourceDefinitions of Fairgate's own kinds have in common.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
 from webhook.core.model.amounts import TeamName, format_gpus, parse_amount
@@ -33,6 +34,27 @@ def definition(kind: str, plural: str, schema: _Json, *, columns: Iterable[_Json
             "versions": [{**version, **shown, "schema": {"openAPIV3Schema": schema}}],
         },
     }
+
+
+def schema_of(struct: type[msgspec.Struct]) -> _Json:
+    """Return the schema of a struct as the API server takes it: of its types, and the first lines of descriptions."""
+    found = msgspec.json.schema(struct)
+    return _structural(found, found.get("$defs", {}))
+
+
+def _structural(written: Mapping[str, Any], named: Mapping[str, Any]) -> _Json:
+    """Return a part of a JSON schema with what it refers to in place, and without what is null where it is missing."""
+    parts = [each for each in written.get("anyOf", (written,)) if each.get("type") != "null"]
+    part = named[parts[0]["$ref"].rpartition("/")[2]] if "$ref" in parts[0] else parts[0]
+    kind = part.get("type", "string")  # an enumeration has none
+    made: _Json = {"type": kind, **({"format": "int64"} if kind == "integer" else {})}
+    if description := written.get("description") or part.get("description"):
+        made["description"] = description.partition("\n\n")[0]
+    made |= {key: part[key] for key in ("required", "pattern") if part.get(key)}
+    if "properties" in part:
+        made["properties"] = {key: _structural(each, named) for key, each in part["properties"].items()}
+    made |= {key: _structural(part[key], named) for key in ("items", "additionalProperties") if part.get(key)}
+    return made
 
 
 def column(name: str, path: str, *, kind: str = "string", **more: int) -> _Json:
@@ -83,123 +105,7 @@ def report_crd() -> _Json:
         column("Enforce", ".policy.enforce"),
         column("Age", ".metadata.creationTimestamp", kind="date"),
     )
-    return definition(keys.REPORT, keys.REPORTS, _schema(), columns=columns)
-
-
-def _schema() -> _Json:
-    text, texts, number = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "integer"}
-    waits = {
-        "type": "object",
-        "description": "How long the last 20 pods of a team with so many GPUs waited, the last one last.",
-        "required": ["team", "gpus", "seconds"],
-        "properties": {"team": text, "gpus": text, "seconds": {"type": "array", "items": number}},
-    }
-    policy = {
-        "type": "object",
-        "description": "The policy in force, in the report `policy`.",
-        "required": ["hash", "enforce"],
-        "properties": {
-            "hash": text,
-            "enforce": {**text, "description": "off, shadow, warn or enforce; a flag may override the policy."},
-            "documents": {**text, "description": "The policy as YAML, without comments."},
-            "omitted": {**text, "description": "Why the documents are omitted."},
-        },
-    }
-    replica = {
-        "type": "object",
-        "description": "The state of one process, updated every ten seconds.",
-        "required": ["component", "at", "version", "policy", "enforce"],
-        "properties": {
-            **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
-            **dict.fromkeys(("autoscaling", "autoscalingUnsure", "moving", "idleProblem", "minimums", "stalled"), text),
-            "history": {**text, "description": "Why usage is not written to disk."},
-            **dict.fromkeys(("autoscalingProblems", "leftOut"), texts),
-            "component": {**text, "enum": ["server", "evictor"]},
-            "at": {**text, "description": "Time of the update, by the process's own clock."},
-            "leading": {"type": "boolean"},
-            "certificate": {**text, "description": "The serving certificate as PEM, without the key."},
-            "notReady": texts,
-            "behind": texts,
-            "rejecting": texts,
-            "maintained": texts,
-            "unreviewed": texts,
-            "unevictable": texts,
-            "unserved": texts,
-            "notify": texts,
-            "refused": {
-                "type": "array",
-                "description": "Requests refused since the start, by team and code; where policy notifies of them.",
-                "items": {"type": "object", "properties": {"team": text, "code": text, "count": number}},
-            },
-        },
-    }
-    number = {"type": "integer"}
-    room = {
-        "type": "object",
-        "description": "The cluster without names of pods, namespaces and users, in the report `room`.",
-        "required": ["at", "format"],
-        "properties": {
-            "at": {**text, "description": "Time of the update, by the leader's clock."},
-            "format": {**number, "description": "The version of the content's format."},
-            **dict.fromkeys(("nodes", "pods", "waiting"), number),
-            "content": {**text, "description": "JSON, compressed by zlib, in base64: `fairgate` commands read it."},
-            "omitted": {**text, "description": "What is left out."},
-        },
-    }
-    hours = ("guaranteed", "preemptible", "idle", "waiting", "lost", "moved", "saved", "refusedGpus", "heldIdle")
-    amounts = {key: {"type": "number"} for key in hours}
-    team = {"type": "object", "required": ["name"], "properties": {"name": text, "refused": number, **amounts}}
-    period = {
-        "type": "object",
-        "properties": {
-            **dict.fromkeys(("since", "until"), number),
-            "observedHours": {"type": "number"},
-            "teams": {"type": "array", "items": team},
-        },
-    }
-    usage = {
-        "type": "object",
-        "description": "GPU-hours of teams, in the report `usage`: what the leader recorded.",
-        "required": ["at"],
-        "properties": {
-            "at": text,
-            "days": {
-                "type": "object",
-                "description": "Periods that end now, by their number of days.",
-                "additionalProperties": period,
-            },
-        },
-    }
-    move = {
-        "type": "object",
-        "description": "A pod that was evicted so that its replacement runs on another node.",
-        "required": ["at", "pod"],
-        "properties": dict.fromkeys(("at", "pod", "team", "workload", "source", "destination", "for"), text),
-    }
-    return {
-        "type": "object",
-        "description": "The state that Fairgate publishes. Written by Fairgate only.",
-        "properties": {
-            "policy": policy,
-            "room": room,
-            "usage": usage,
-            "replicas": {
-                "type": "object",
-                "description": "Processes by identity, in the report `replicas`.",
-                "additionalProperties": replica,
-            },
-            "starts": {
-                "type": "array",
-                "description": "How long pods waited that started from the queue, in the report `starts`.",
-                "items": waits,
-            },
-            "moves": {
-                "type": "array",
-                "description": "Pods that defragmentation moved, in the report `moves`: those of the last day.",
-                "items": move,
-            },
-        },
-    }
+    return definition(keys.REPORT, keys.REPORTS, schema_of(Report), columns=columns)
 
 
 # Report, the object in which Fairgate publishes its state: the policy in force, one entry for each process, the room.
@@ -246,16 +152,12 @@ _UNSTORED: Final[dict[str, Any]] = {"managedFields": [{}]}
 
 
 class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The policy in force.
-
-    `documents` is the policy as YAML without comments, "" if it is too large: `omitted` then says so. `enforce` is the
-    mode in force, which a flag may override.
-    """
+    """The policy in force, in the report `policy`."""
 
     hash: str
-    enforce: str
-    documents: str = ""
-    omitted: str = ""
+    enforce: Annotated[str, Meta(description="off, shadow, warn or enforce; a flag may override the policy.")]
+    documents: Annotated[str, Meta(description="The policy as YAML, without comments.")] = ""
+    omitted: Annotated[str, Meta(description="Why the documents are omitted.")] = ""
 
 
 class RefusedReport(msgspec.Struct, frozen=True):
@@ -267,7 +169,7 @@ class RefusedReport(msgspec.Struct, frozen=True):
 
 
 class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The state of one process. Texts are empty if there is nothing to report.
+    """The state of one process, updated every ten seconds. Texts are empty if there is nothing to report.
 
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
@@ -282,8 +184,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     is why usage is not written.
     """
 
-    component: str
-    at: str
+    component: Annotated[str, Meta(description="server or evictor")]
+    at: Annotated[str, Meta(description="Time of the update, by the process's own clock.")]
     version: str
     policy: str
     enforce: str
@@ -291,7 +193,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     leading: bool = False
     election: str = ""
     not_ready: list[str] = []
-    certificate: str = ""
+    certificate: Annotated[str, Meta(description="The serving certificate as PEM, without the key.")] = ""
     registration: str = ""
     behind: list[str] = []
     rejecting: list[str] = []
@@ -313,30 +215,27 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WaitsReport(msgspec.Struct, frozen=True):
-    """How many seconds the last pods of a team with so many GPUs waited in line, the last one last."""
+    """How many seconds the last 20 pods of a team with so many GPUs waited in the queue, the last one last."""
 
-    team: str = ""
-    gpus: str = ""
+    team: str
+    gpus: str
     seconds: list[int] = []
 
 
 class RoomReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The cluster without names of pods, namespaces and users: how many there are, and `content` (room_report.py).
+    """The cluster without names of pods, namespaces and users, in the report `room`."""
 
-    `omitted` says what is left out, since it would be too large.
-    """
-
-    at: str
-    format: int
+    at: Annotated[str, Meta(description="Time of the update, by the leader's clock.")]
+    format: Annotated[int, Meta(description="The version of the content's format.")]
     nodes: int = 0
     pods: int = 0
     waiting: int = 0
-    content: str = ""
-    omitted: str = ""
+    content: Annotated[str, Meta(description="JSON, compressed by zlib, in base64: `fairgate` commands read it.")] = ""
+    omitted: Annotated[str, Meta(description="What is left out, since it would be too large.")] = ""
 
 
 class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """GPU-hours of a team, as UsageSum has them; `refused` are requests, `refused_gpus` what they asked for."""
+    """GPU-hours of a team; `refused` counts requests, and `refusedGpus` the GPUs that they asked for."""
 
     name: str
     guaranteed: float = 0.0
@@ -352,7 +251,7 @@ class TeamHours(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class UsagePeriod(msgspec.Struct, frozen=True, rename="camel"):
-    """The usage of all teams from `since` to `until`, in Unix seconds; `observed_hours` of that were recorded."""
+    """The usage of all teams in a period, whose times are in Unix seconds; of that the observed hours were recorded."""
 
     since: int
     until: int
@@ -361,10 +260,10 @@ class UsagePeriod(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UsageReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The usage of the last days, by their number."""
+    """GPU-hours of teams, in the report `usage`: what the leader recorded."""
 
     at: str
-    days: dict[str, UsagePeriod] = {}
+    days: Annotated[dict[str, UsagePeriod], Meta(description="Periods that end now, by their number of days.")] = {}
 
 
 class MoveEntry(msgspec.Struct, frozen=True, rename={"made_for": "for"}):
@@ -383,14 +282,14 @@ class MoveEntry(msgspec.Struct, frozen=True, rename={"made_for": "for"}):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A Report as the API server gives it."""
+    """The state that Fairgate publishes, and only Fairgate writes: each Report has the part of its name."""
 
     policy: PolicyReport | None = None
-    replicas: dict[str, ReplicaReport] = {}
-    starts: list[WaitsReport] = []
+    replicas: Annotated[dict[str, ReplicaReport], Meta(description="Processes by identity.")] = {}
+    starts: Annotated[list[WaitsReport], Meta(description="How long pods waited that started from the queue.")] = []
     room: RoomReport | None = None
     usage: UsageReport | None = None
-    moves: list[MoveEntry] = []
+    moves: Annotated[list[MoveEntry], Meta(description="Pods that defragmentation moved in the last day.")] = []
 
 
 _decoder: Final = msgspec.json.Decoder(Report)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from webhook.core.explain.team_rows import DepartmentRow, TeamRow, amounts
 from webhook.core.model.amounts import (
@@ -35,7 +35,7 @@ from webhook.core.model.demand import ClaimRef, Demand
 from webhook.core.model.pod import NO_LABELS, Owner, Resident
 from webhook.core.quota.charges import InFlightCharge, LedgerRecord
 from webhook.core.quota.usage import NO_MOVES, Moves
-from webhook.kube.ledger.reports import column, definition
+from webhook.kube.ledger.reports import column, definition, schema_of
 from webhook.kube.objects import keys, objects
 
 _K = TypeVar("_K", bound=str)
@@ -58,7 +58,7 @@ _MAX_LEFT: Final = 100
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One charge in flight. `gpus` is in whole GPU units, `rest` the remaining fraction of a unit ("2/3").
+    """One charge in flight.
 
     `requests` are as the core counts them, `label` is the pod's tier label; `labels` are those of topology spread
     rules, which count the pod before the watch delivers it. `lingers` is for how many seconds its node may still run a
@@ -71,9 +71,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     uid: Uid
     ns: Namespace
     name: str
-    gpus: int
+    gpus: Annotated[int, Meta(description="In units of 1/840,000 of a GPU.")]
     tier: Tier
-    rest: str = ""
+    rest: Annotated[str, Meta(description="The remaining fraction of a unit, such as 2/3.")] = ""
     requests: dict[ResourceName, int] = {}
     label: str | None = None
     model: GpuModel | None = None
@@ -84,33 +84,47 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     labels: dict[str, str] = {}
     lingers: int = 0
     team: str = ""
-    until: int = 0
+    until: Annotated[int, Meta(description="Room is reserved for a pod of a gang until then, in Unix seconds.")] = 0
     gang: str = ""
-    reclaims: bool = False
+    reclaims: Annotated[bool, Meta(description="The pod keeps its gate until reclaim has made its room.")] = False
     claims: list[str] = []
-    own: str = ""
+    own: Annotated[str, Meta(description="What a pod with claims asks for without them, in GPUs.")] = ""
 
 
 class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The exact part. `folded` is a resourceVersion of pods, a string as Kubernetes writes them.
+    """Charges whose pods the watch has not delivered yet. Written by Fairgate only.
 
     `epoch`, `home`, `left` and `members` say which ledger takes a team's charges (webhook/core/quota/usage.py).
     """
 
-    folded: str = "0"
+    folded: Annotated[
+        str,
+        Meta(
+            description="A replica must have seen the pods up to this resourceVersion before it charges.",
+            extra_json_schema={"pattern": "^[0-9]+$"},
+        ),
+    ] = "0"
     turn: int = 0
     in_flight: list[Entry] = []
-    epoch: int | UnsetType = UNSET
-    home: DepartmentName | UnsetType = UNSET
-    left: dict[DepartmentName, int] | UnsetType = UNSET
-    members: dict[TeamName, int] | UnsetType = UNSET
+    epoch: Annotated[
+        int | UnsetType, Meta(description="Moves of the team between its own ledger and those of departments.")
+    ] = UNSET
+    home: Annotated[
+        DepartmentName | UnsetType,
+        Meta(description="The department whose ledger takes the team's charges while epoch is odd."),
+    ] = UNSET
+    left: Annotated[
+        dict[DepartmentName, int] | UnsetType,
+        Meta(description="Departments whose ledgers may still hold charges of the team."),
+    ] = UNSET
+    members: Annotated[
+        dict[TeamName, int] | UnsetType,
+        Meta(description="Teams of a department; it takes charges of those whose epoch is odd."),
+    ] = UNSET
 
 
 class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part for display, in GPUs: `used` is everything charged.
-
-    `in_flight` is the number of entries, `queued` that of pods in line.
-    """
+    """For display, in GPUs; a few seconds old while the team is idle. `used` is everything charged."""
 
     team: str
     guaranteed: str = ""
@@ -121,9 +135,9 @@ class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     beyond_share: str = ""
     waiting: str = ""
     in_flight: int = 0
-    queued: int = 0
+    queued: Annotated[int, Meta(description="Pods that are queued; they are charged nothing.")] = 0
     queued_gpus: str = ""
-    lingering: str = ""
+    lingering: Annotated[str, Meta(description="The part of reserved that pods deleted by force left.")] = ""
 
 
 class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -382,67 +396,11 @@ def team_ledger_crd() -> _Json:
 
 
 def _schema() -> _Json:
-    text, whole = {"type": "string"}, {"type": "integer", "format": "int64"}
-    entry = {
-        "type": "object",
-        "required": ["uid", "ns", "name", "gpus", "tier"],
-        "properties": {
-            **dict.fromkeys(
-                ("uid", "ns", "name", "tier", "label", "model", "user", "node", "bound", "owner", "team", "gang"), text
-            ),
-            "lingers": whole,
-            "until": {**whole, "description": "Room that is kept for a pod of a gang until then, in Unix seconds."},
-            "reclaims": {"type": "boolean", "description": "The pod keeps its gate until reclaim has made its room."},
-            "claims": {"type": "array", "items": text, "x-kubernetes-list-type": "atomic"},
-            "own": {**text, "description": "What a pod with claims asks for without them, in GPUs."},
-            "gpus": {**whole, "description": "In units of 1/840,000 of a GPU."},
-            "rest": {**text, "description": "The remaining fraction of a unit, such as 2/3."},
-            "requests": {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"},
-            "labels": {"type": "object", "additionalProperties": text, "x-kubernetes-map-type": "atomic"},
-        },
-    }
-    status = {
-        "type": "object",
-        "description": "For display, in GPUs; a few seconds old while the team is idle.",
-        "required": ["team"],
-        "properties": {
-            "team": text,
-            **{field: text for _, field in _COLUMNS},
-            "inFlight": whole,
-            "queued": {
-                **whole,
-                "description": "Pods that are queued; they are charged nothing.",
-            },
-            "queuedGpus": text,
-            "lingering": {**text, "description": "The part of reserved that pods deleted by force left."},
-        },
-        "x-kubernetes-map-type": "atomic",
-    }
-    epochs = {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"}
-    ledger = {
-        "type": "object",
-        "description": "Charges whose pods the watch has not delivered yet. Written by Fairgate only.",
-        "properties": {
-            "folded": {
-                "type": "string",
-                "pattern": "^[0-9]+$",
-                "description": "A replica must have seen the pods up to this resourceVersion before it charges.",
-            },
-            "turn": whole,
-            "inFlight": {"type": "array", "items": entry, "x-kubernetes-list-type": "atomic"},
-            "epoch": {**whole, "description": "Moves of the team between its own ledger and those of departments."},
-            "home": {**text, "description": "The department whose ledger takes the team's charges while epoch is odd."},
-            "left": {**epochs, "description": "Departments whose ledgers may still hold charges of the team."},
-            "members": {
-                **epochs,
-                "description": "Teams of a department; it takes charges of those whose epoch is odd.",
-            },
-        },
-        "x-kubernetes-map-type": "atomic",
-    }
+    """Return the schema; both parts are atomic: a write has all of one."""
+    parts: dict[str, type[msgspec.Struct]] = {"status": Status, "ledger": Ledger}
     return {
         "type": "object",
         "description": "The GPUs that a team, or a department's teams, have charged. Do not edit or delete it.",
         "required": ["status"],
-        "properties": {"status": status, "ledger": ledger},
+        "properties": {name: {**schema_of(part), "x-kubernetes-map-type": "atomic"} for name, part in parts.items()},
     }
