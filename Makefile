@@ -71,7 +71,7 @@ test-operators: setup ## tests with real operators, cert-manager, Prometheus; MI
 test-versions: setup ## scenarios and attacks on other minors of Kubernetes; MINORS="1.30 1.36"; MINUTES=20 tests what is built
 	@$(BIN)/python -m tests.ci.versions --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(MINORS)
 
-test-saving: $(STAMP)-saving ## the training loops of docs/saving.md with PyTorch, Ray and Transformers, which it installs: 6 GB
+test-saving: $(STAMP)-saving ## the training loops of docs/tasks/saving.md with PyTorch, Ray and Transformers, which it installs: 6 GB
 	$(BIN)/pytest tests/saving/recipes_check.py
 
 test-fast: setup ## the tests that need no control plane and little time each: about a minute
@@ -100,7 +100,7 @@ format: setup ## rewrite the code in house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## the performance claims of docs/benchmarks.md, on this machine
+bench: setup ## the performance claims of docs/reference/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/serve.py
@@ -116,9 +116,9 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
-docs: setup ## regenerate docs/cli.md, the schemas beside it, docs/codes.md, docs/metrics.md and the tables of policy fields
-	$(BIN)/python -m tests.docs.command_pages docs
-	$(BIN)/python -m tests.docs.metrics_page docs
+docs: setup ## regenerate docs/reference/cli.md, the schemas beside it, docs/reference/codes.md, docs/reference/metrics.md and the tables of policy fields
+	$(BIN)/python -m tests.docs.command_pages docs/reference
+	$(BIN)/python -m tests.docs.metrics_page docs/reference
 	$(BIN)/python -m tests.docs.page_tables
 
 image: ## build the container image; CONTAINER=podman, BASE=another base, IMAGE_FLAGS=…

@@ -7,7 +7,7 @@ Run it from the repository's root: `python benchmarks/reclaim_plan.py`. `--works
          that started together, and a pod of 8; and what follows from it: borrowers of several sizes, two waiting pods,
          a waiting gang of 16, borrowers in gangs. `fewest` is the fewest evictions that there can be.
 
-The figures of docs/benchmarks.md are those of
+The figures of docs/reference/benchmarks.md are those of
     python benchmarks/reclaim_plan.py --works sizes --nodes 5000
     python benchmarks/reclaim_plan.py --works exact
 """

@@ -11,15 +11,15 @@ import yaml
 
 HEAD = """\
 # Fairgate's Helm chart
-Installs the webhooks (`fairgate serve`) with [the evictor](../../docs/reclaim.md) as a sidecar, once in a cluster.
-Run the commands in the root of the repository, with Helm 3.14 or newer. [Installing](../../docs/install.md) explains it
-step by step, including the image.
+Installs the webhooks (`fairgate serve`) with [the evictor](../../docs/concepts/reclaim.md) as a sidecar, once in a
+cluster. Run the commands in the root of the repository, with Helm 3.14 or newer.
+[Installing](../../docs/tasks/install.md) explains it step by step, including the image.
 
 ```console
 $ helm upgrade --install fairgate charts/fairgate --namespace fairgate-system --create-namespace \\
     --set-file policy=policy.yaml
 ```
-`helm show values charts/fairgate` prints the values with their comments. [Operations](../../docs/operate.md) has
+`helm show values charts/fairgate` prints the values with their comments. [Operations](../../docs/tasks/operate.md) has
 rights, probes, certificates and what to do about failures.
 
 ## Changing the policy, and other values
@@ -31,7 +31,7 @@ $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then
 - Do not use `--reuse-values`: it leaves out the defaults of new values.
 - **A broken policy changes nothing.** A Job runs `fairgate policy check` first (`policyCheck`). Its log has the
   problems: `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. `fairgate policy diff` says
-  [what an edit would do](../../docs/looking.md#a-policy-and-a-cluster).
+  [what an edit would do](../../docs/tasks/looking.md#a-policy-and-a-cluster).
 - **No restart is needed.** Pods read an edit within about a minute, and the leader updates the webhooks
   ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)). So it is with `existingPolicyConfigMap`.
 
@@ -40,7 +40,7 @@ $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then
   objects must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and `namespaceSelector` of the webhook
   configurations.
 - **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`): a Job first takes Fairgate out of the
-  cluster ([each step](../../docs/operate.md#uninstalling)). The history's volumes stay.
+  cluster ([each step](../../docs/tasks/operate.md#uninstalling)). The history's volumes stay.
 - **From `kubectl apply` to Helm**: add `--take-ownership` to the first `helm install`.
 
 ## Values

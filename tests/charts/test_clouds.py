@@ -9,7 +9,7 @@ from tests.charts.helm import NAMESPACE, WITH_UNINSTALL, kinds, render
 from tests.docs import pages
 from webhook.policy.watch import parse
 
-PAGE = pages.ROOT / "docs" / "clouds.md"
+PAGE = pages.ROOT / "docs" / "tasks" / "clouds.md"
 _YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

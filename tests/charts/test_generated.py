@@ -47,7 +47,7 @@ def test_every_value_is_in_the_schema_and_described():
 @pytest.mark.cluster
 @pytest.mark.usefixtures("helm_binary")
 def test_the_roles_to_apply_without_the_chart_grant_exactly_what_it_grants():
-    documented = yaml.safe_load_all((ROOT / "docs" / "rights.yaml").read_text())
+    documented = yaml.safe_load_all((ROOT / "docs" / "reference" / "rights.yaml").read_text())
     # Without the definition of ledgers in the chart the server makes it.
     rendered = kinds(render("--set", "crds.enabled=false"), "Role", "ClusterRole")
     assert by_name(documented) == by_name(rendered)

@@ -132,7 +132,7 @@ def test_the_check_can_be_left_out():
 @pytest.mark.parametrize(
     ("base", "key", "want"),
     [
-        ("", "runbook", "docs/runbooks.md#"),
+        ("", "runbook", "docs/tasks/runbooks.md#"),
         ("https://docs.example.org/runbooks", "runbook_url", "https://docs.example.org/runbooks#"),
     ],
 )

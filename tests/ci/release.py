@@ -78,7 +78,7 @@ def main() -> int:
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)  # noqa: T201
     if not problems:
-        print(f"ready: tag this commit v{version_of(ROOT)}; docs/releasing.md says what is next")  # noqa: T201
+        print(f"ready: tag this commit v{version_of(ROOT)}; docs/development/releasing.md says what is next")  # noqa: T201
     return 1 if problems else 0
 
 

@@ -302,7 +302,7 @@ def test_a_check_against_a_large_cluster_is_short(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("groups", "want"),
-    [(["apps"], ""), (["apps", "kueue.x-k8s.io"], "note: Kueue is installed: docs/coexistence.md#kueue\n")],
+    [(["apps"], ""), (["apps", "kueue.x-k8s.io"], "note: Kueue is installed: docs/tasks/coexistence.md#kueue\n")],
     ids=["none", "Kueue"],
 )
 async def test_a_check_against_a_cluster_notes_other_queues_and_fails_for_none(run, tmp_path, groups, want):

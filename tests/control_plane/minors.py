@@ -1,6 +1,6 @@
 """What differs between the minors of Kubernetes under test, for the tests themselves: `KUBERNETES=1.30 pytest …`.
 
-docs/versions.md says what differs for users.
+docs/reference/versions.md says what differs for users.
 """
 
 from __future__ import annotations

@@ -52,8 +52,9 @@ _SHARED_BY: Final = 2
 
 _CODES: Final = """# Reason codes
 
-Every answer has one of these codes. They are stable: alerts and scripts may rely on them. [Using GPUs](users.md) says
-what the owner of a pod can do. Generated from `webhook/cli/codes.json` by `make docs`.
+Every answer has one of these codes. They are stable: alerts and scripts may rely on them.
+[Using GPUs](../tasks/users.md) says what the owner of a pod can do. Generated from `webhook/cli/codes.json` by
+`make docs`.
 
 """
 _GROUPS: Final = {

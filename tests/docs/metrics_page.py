@@ -1,6 +1,6 @@
 """Generates the reference page of the metrics from the registries of a server and an evictor with one sample each.
 
-`python -m tests.docs.metrics_page DIR` writes it; a test compares it with docs/metrics.md.
+`python -m tests.docs.metrics_page DIR` writes it; a test compares it with docs/reference/metrics.md.
 """
 
 import sys
@@ -42,11 +42,12 @@ _HEAD: Final = """# Metrics
 
 The metrics of `/metrics`, in Prometheus' text format or in OpenMetrics: the server's on its HTTPS port, the evictor's
 on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a dashboard for Grafana; the
-[runbooks](runbooks.md) say what to do about each alert. This page is generated from the code by `make docs`.
+[runbooks](../tasks/runbooks.md) say what to do about each alert. This page is generated from the code by `make docs`.
 
 - Each replica exports the whole ledger and the whole cluster as it sees them. Sum counters of a replica's own actions
   (`fairgate_decisions_total`). Of gauges of the cluster take the maximum: `max by (team) (fairgate_team_gpus_used)`.
-- Sum metrics "by the leader only" over replicas, too. [Usage](usage.md#from-prometheus) has queries of GPU-hours.
+- Sum metrics "by the leader only" over replicas, too.
+  [Usage](../tasks/usage.md#from-prometheus) has queries of GPU-hours.
   A change of leader loses at most half a minute and one scrape interval.
 - Label values are words, teams, GPU models, resources and nodes; never pods, users or namespaces. A team has some 25
   series on each replica, and one for each kind of decision.

@@ -21,7 +21,7 @@ from webhook.policy.build import published
 from webhook.policy.documents import read_files
 from webhook.policy.watch import load
 
-INSTALL = pages.ROOT / "docs" / "install.md"
+INSTALL = pages.ROOT / "docs" / "tasks" / "install.md"
 SERVED = pages.ROOT / "tests" / "docs" / "served.md"
 TEAMS = """apiVersion: fairgate.dev/v1alpha1
 kind: Policy
@@ -254,22 +254,22 @@ def _quotas(reader: Reader) -> None:
 
 STAGES = {
     "charts/fairgate/README.md": _chart_and_nodes,
-    "docs/ci.md": _manifests,
-    "docs/cli.md": _everything,
-    "docs/certificates.md": _installed,
-    "docs/guards.md": _nodes,
-    "docs/install.md": partial(_kind, gpus=8),
-    "docs/looking.md": _cluster_in_use,
-    "docs/migration.md": _quotas,
-    "docs/operate.md": _installed,
-    "docs/page.md": _page,
-    "docs/quickstart.md": _kind,
-    "docs/reclaim.md": _own_policies,
-    "docs/rights.md": _nodes,
-    "docs/runbooks.md": _crashed,
-    "docs/simulation.md": _history,
-    "docs/usage.md": _history,
-    "docs/users.md": _served,
-    "docs/workloads.md": _served,
+    "docs/tasks/ci.md": _manifests,
+    "docs/reference/cli.md": _everything,
+    "docs/tasks/certificates.md": _installed,
+    "docs/reference/guards.md": _nodes,
+    "docs/tasks/install.md": partial(_kind, gpus=8),
+    "docs/tasks/looking.md": _cluster_in_use,
+    "docs/tasks/migration.md": _quotas,
+    "docs/tasks/operate.md": _installed,
+    "docs/tasks/page.md": _page,
+    "docs/tasks/quickstart.md": _kind,
+    "docs/concepts/reclaim.md": _own_policies,
+    "docs/reference/rights.md": _nodes,
+    "docs/tasks/runbooks.md": _crashed,
+    "docs/tasks/simulation.md": _history,
+    "docs/tasks/usage.md": _history,
+    "docs/tasks/users.md": _served,
+    "docs/tasks/workloads.md": _served,
     "policies/README.md": _own_policies,
 }

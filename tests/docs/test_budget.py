@@ -17,27 +17,27 @@ LIMITS = {
     "README.md": 750,
     "SECURITY.md": 200,
     "docs/README.md": 250,
-    "docs/attempts.md": 2600,
-    "docs/certificates.md": 650,
-    "docs/concepts.md": 1800,
-    "docs/gangs.md": 900,
-    "docs/guards.md": 1400,
-    "docs/install.md": 1000,
-    "docs/migration.md": 800,
-    "docs/operate.md": 1200,
-    "docs/placement.md": 1050,
-    "docs/queue.md": 750,
-    "docs/quickstart.md": 920,
-    "docs/reclaim.md": 2600,
-    "docs/registration-files.md": 380,
-    "docs/rights.md": 1000,
-    "docs/runbooks.md": 1350,
-    "docs/saving.md": 1050,
-    "docs/security.md": 1400,
-    "docs/signals.md": 2150,
-    "docs/troubleshoot.md": 1250,
-    "docs/users-more.md": 900,
-    "docs/users.md": 900,
+    "docs/reference/attempts.md": 2600,
+    "docs/tasks/certificates.md": 650,
+    "docs/concepts/README.md": 1800,
+    "docs/concepts/gangs.md": 900,
+    "docs/reference/guards.md": 1400,
+    "docs/tasks/install.md": 1000,
+    "docs/tasks/migration.md": 800,
+    "docs/tasks/operate.md": 1200,
+    "docs/concepts/placement.md": 1050,
+    "docs/concepts/queue.md": 750,
+    "docs/tasks/quickstart.md": 920,
+    "docs/concepts/reclaim.md": 2600,
+    "docs/tasks/registration-files.md": 380,
+    "docs/reference/rights.md": 1000,
+    "docs/tasks/runbooks.md": 1350,
+    "docs/tasks/saving.md": 1050,
+    "docs/concepts/security.md": 1400,
+    "docs/reference/signals.md": 2150,
+    "docs/tasks/troubleshoot.md": 1250,
+    "docs/tasks/users-more.md": 900,
+    "docs/tasks/users.md": 900,
 }
 """The words that a page may have. A page that is not here has no limit of its own yet."""
 
@@ -45,13 +45,13 @@ ALL = 75_000
 ADMIN, DATA_SCIENTIST = 3000, 900
 FIRST_POLICY = (
     ("README.md", ""),
-    ("docs/concepts.md", "## Off, shadow, warn, enforce"),
-    ("docs/install.md", ""),
-    ("docs/troubleshoot.md", "## The checks"),
+    ("docs/concepts/README.md", "## Off, shadow, warn, enforce"),
+    ("docs/tasks/install.md", ""),
+    ("docs/tasks/troubleshoot.md", "## The checks"),
 )
 """What an admin reads from the first page to a policy in force in a cluster of their own, each up to a heading."""
 
-ROUGH = {"docs/attempts.md"}
+ROUGH = {"docs/reference/attempts.md"}
 """Pages of which neither sentences nor single words are checked: lists, and texts of the code."""
 
 LONGEST_SENTENCE = 30
@@ -64,7 +64,7 @@ GLOSSARY = {
     r"the world": "snapshot",
     r"makes? room": "free room, reclaim",
 }
-"""Words for which the glossary of docs/concepts.md has another one; in backticks they are what programs print."""
+"""Words for which the glossary of docs/concepts/README.md has another one; in backticks a program prints them."""
 
 _SPAN = re.compile(r"`[^`]*`")
 _TARGET = re.compile(r"\]\([^)]*\)")
@@ -110,7 +110,7 @@ def test_an_admin_reads_little_before_a_first_policy():
 
 
 def test_a_data_scientist_reads_little():
-    assert words("docs/users.md") <= DATA_SCIENTIST
+    assert words("docs/tasks/users.md") <= DATA_SCIENTIST
 
 
 @written
@@ -122,7 +122,7 @@ def test_sentences_are_short(page):
 @written
 def test_one_word_stands_for_one_thing(page):
     found = unwanted(_SPAN.sub("", pages.prose(page)), words=GLOSSARY)
-    assert found == [], "docs/concepts.md#words"
+    assert found == [], "docs/concepts/README.md#words"
 
 
 @pytest.mark.parametrize(

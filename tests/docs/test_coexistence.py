@@ -1,4 +1,4 @@
-"""What docs/coexistence.md says of other products has a test each, or is marked as read only, with its source."""
+"""What docs/tasks/coexistence.md says of other products has a test each, or is marked as read only, with its source."""
 
 import re
 
@@ -7,9 +7,9 @@ import pytest
 from tests.docs import pages
 from tests.docs.test_comparison import collected
 
-PAGE = pages.ROOT / "docs" / "coexistence.md"
+PAGE = pages.ROOT / "docs" / "tasks" / "coexistence.md"
 HEAD = "| what | how it works together | shown by |"
-TEST = re.compile(r"\[`([^`]+)`\]\(\.\./(tests/[^)]+)\)")
+TEST = re.compile(r"\[`([^`]+)`\]\((?:\.\./)+(tests/[^)]+)\)")
 READ = re.compile(r"read only: \[[^\]]+\]\(https://[^)]+\)(?:, \[[^\]]+\]\(https://[^)]+\))*")
 
 

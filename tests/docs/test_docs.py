@@ -22,7 +22,7 @@ from webhook.policy.watch import load
 from webhook.server.http.handlers import decision_line
 from webhook.server.review.verdicts import Record
 
-SIGNALS = pages.ROOT / "docs" / "signals.md"
+SIGNALS = pages.ROOT / "docs" / "reference" / "signals.md"
 MAKEFILE = (pages.ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE))
 
@@ -115,7 +115,7 @@ def test_no_command_compares_a_file_with_itself(page):
 
 
 def test_the_page_of_codes_links_to_the_page_for_users():
-    assert "users.md" in pages.links(pages.ROOT / "docs" / "codes.md")
+    assert "../tasks/users.md" in pages.links(pages.ROOT / "docs" / "reference" / "codes.md")
 
 
 @pytest.mark.parametrize("page", page_tables.TABLES, ids=pages.name)
@@ -161,7 +161,7 @@ def test_make_run_prints_one_decision_and_one_refusal(tmp_path):
 
 def test_the_readmes_refusal_is_what_kubectl_prints():
     [refusal] = [b.text for b in pages.blocks(pages.ROOT / "README.md") if b.text.startswith("Error from server")]
-    assert refusal in (pages.ROOT / "docs" / "quickstart.md").read_text()
+    assert refusal in (pages.ROOT / "docs" / "tasks" / "quickstart.md").read_text()
 
 
 def test_the_table_of_events_lists_every_reason():
@@ -199,7 +199,7 @@ def test_pre_commit_runs_what_make_lint_runs():
 
 
 def test_pages_and_sections_that_code_and_chart_name_exist():
-    link_in_code = re.compile(r"(?<![\w/])docs/(?:adr/)?[\w-]+\.md(?:#[\w-]+)?")
+    link_in_code = re.compile(r"(?<![\w/])docs/(?!configuration/)[\w/-]+\.md(?:#[\w-]+)?")
     sources = (file for folder in ("webhook", "certs", "charts") for file in (pages.ROOT / folder).rglob("*"))
     texts = (file.read_text() for file in sources if file.suffix in {".py", ".yaml", ".txt"})
     named = {link for text in texts for link in link_in_code.findall(text)}
@@ -216,9 +216,21 @@ def test_every_decision_is_in_the_index():
 
 
 def test_every_attempt_of_a_tenant_has_an_existing_test():
-    page = pages.ROOT / "docs" / "attempts.md"
-    rows = [line for line in page.read_text().splitlines() if "](../tests/" in line]
+    page = pages.ROOT / "docs" / "reference" / "attempts.md"
+    rows = [line for line in page.read_text().splitlines() if "](../../tests/" in line]
     assert len(rows) >= 170
-    for name, path in re.findall(r"\[`([^`]+)`\]\(\.\./(tests/[^)]+)\)", "\n".join(rows)):
+    for name, path in re.findall(r"\[`([^`]+)`\]\((?:\.\./)+(tests/[^)]+)\)", "\n".join(rows)):
         file = pages.ROOT / path
         assert file.name == name or re.search(rf"^(async )?def {name}\(", file.read_text(), flags=re.MULTILINE), name
+
+
+def test_the_folder_of_a_page_says_what_it_is():
+    docs = pages.ROOT / "docs"
+    found = {page.relative_to(docs).parts[0] for page in docs.rglob("*.md")}
+    assert found == {"README.md", "adr", "concepts", "development", "reference", "tasks"}
+
+
+def test_every_page_is_in_the_index():
+    docs = pages.ROOT / "docs"
+    linked = {(docs / link.partition("#")[0]).resolve() for link in pages.links(docs / "README.md")}
+    assert {page for page in docs.rglob("*.md") if page.parent.name != "adr"} - {docs / "README.md"} <= linked

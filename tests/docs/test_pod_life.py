@@ -13,4 +13,4 @@ def test_the_page_has_the_table_of_the_code():
         [stage, yes(terms.is_charged), str(terms.room), str(terms.removal), yes(terms.is_entitled)]
         for stage, terms in TERMS.items()
     ]
-    assert pages.table(pages.ROOT / "docs" / "reclaim.md", first="stage") == want
+    assert pages.table(pages.ROOT / "docs" / "concepts" / "reclaim.md", first="stage") == want

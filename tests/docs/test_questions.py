@@ -1,4 +1,4 @@
-"""The twenty questions of docs/users-more.md, asked by a person with `edit` in one namespace and the viewer role.
+"""The twenty questions of docs/tasks/users-more.md, asked by a person with `edit` in one namespace and the viewer role.
 
 The same is asked by an admin. An answer is whole if it has all that the question asks for. There are departments, a
 queue with a gang, an idle pod, an eviction and a workload with a minimum.
@@ -23,7 +23,7 @@ from tests.scenarios.test_minimums import ready, service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("promtool")]
 
-QUESTIONS = pages.ROOT / "docs" / "users-more.md"
+QUESTIONS = pages.ROOT / "docs" / "tasks" / "users-more.md"
 ASKED = {row[0]: row[1] for row in pages.table(QUESTIONS, first="question")}
 POLICY = "defaults: {onNoRoom: queue, onLimit: queue}\nreclaim: {notice: 0s, minimumRuntime: 0s}\n"
 DEPARTMENTS = """departments:

@@ -13,11 +13,15 @@ from webhook.cli.review.command import Format
 
 @pytest.mark.parametrize("name", command_pages.pages())
 def test_the_page_is_up_to_date(name):
-    assert (pages.ROOT / "docs" / name).read_text() == command_pages.pages()[name], "make docs"
+    assert (pages.ROOT / "docs" / "reference" / name).read_text() == command_pages.pages()[name], "make docs"
 
 
 def test_every_format_is_explained():
-    listed = {name for row in pages.table(pages.ROOT / "docs" / "ci.md", first="format") for name in row[0].split(", ")}
+    listed = {
+        name
+        for row in pages.table(pages.ROOT / "docs" / "tasks" / "ci.md", first="format")
+        for name in row[0].split(", ")
+    }
     assert listed == set(Format)
 
 
@@ -27,7 +31,7 @@ def test_the_inputs_of_the_action_are_those_of_the_page():
         (name, "required" if given.get("required") else given["default"] or "none", given["description"])
         for name, given in action["inputs"].items()
     ]
-    assert [tuple(row) for row in pages.table(pages.ROOT / "docs" / "ci.md", first="input")] == want
+    assert [tuple(row) for row in pages.table(pages.ROOT / "docs" / "tasks" / "ci.md", first="input")] == want
 
 
 def test_a_shell_completes_commands_options_and_formats():

@@ -9,7 +9,7 @@ from tests.control_plane.versions import MINORS
 from tests.docs import pages
 from webhook.kube.objects.keys import OLDEST as REQUIRED
 
-PAGE = pages.ROOT / "docs" / "versions.md"
+PAGE = pages.ROOT / "docs" / "reference" / "versions.md"
 
 
 def in_table() -> dict[str, str]:
@@ -27,7 +27,7 @@ def test_the_oldest_minor_that_is_tested_is_required_everywhere():
     chart = yaml.safe_load((pages.ROOT / "charts" / "fairgate" / "Chart.yaml").read_text())
     assert chart["kubeVersion"] == f">={OLDEST}.0-0"
     assert tuple(map(int, OLDEST.split("."))) == REQUIRED
-    for page in ("README.md", "docs/versions.md", "docs/install.md", "docs/quickstart.md"):
+    for page in ("README.md", "docs/reference/versions.md", "docs/tasks/install.md", "docs/tasks/quickstart.md"):
         text = " ".join((pages.ROOT / page).read_text().replace("*", "").split())
         assert re.search(rf"Kubernetes( must be)? {re.escape(OLDEST)} or newer", text), page
 
@@ -43,4 +43,4 @@ def test_each_difference_is_shown_by_a_test_that_exists():
     assert len(rows) > 10
     for row in rows:
         shown = row.rstrip("| ").rpartition(" | ")[2]
-        assert "](../tests/" in shown or shown == "the same", row
+        assert "](../../tests/" in shown or shown == "the same", row

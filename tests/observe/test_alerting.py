@@ -6,7 +6,7 @@ from itertools import combinations
 from tests.docs import pages
 from tests.observe import alerting
 
-RUNBOOKS = alerting.ROOT / "docs" / "runbooks.md"
+RUNBOOKS = alerting.ROOT / "docs" / "tasks" / "runbooks.md"
 
 
 def test_an_alert_has_a_severity_a_summary_and_a_runbook():

@@ -226,7 +226,7 @@ def test_gpu_hours_add_up_over_leaders(promtool, tmp_path):
         {"series": f'fairgate_gpu_seconds_total{{{labels},instance="t"}}', "values": "_x600 0+600x600"},
     ]
     hours = "sum by (team, tier) (increase(fairgate_gpu_seconds_total[20h])) / 3600"
-    assert hours.replace("20h", "30d") in (pages.ROOT / "docs" / "usage.md").read_text()
+    assert hours.replace("20h", "30d") in (pages.ROOT / "docs" / "tasks" / "usage.md").read_text()
     wanted = {
         "expr": f"count(abs({hours} - 200) < 1)",
         "eval_time": "20h",

@@ -6,7 +6,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_of_the_metrics_is_current():
-    assert (ROOT / "docs" / "metrics.md").read_text() == page(), "run `make docs`"
+    assert (ROOT / "docs" / "reference" / "metrics.md").read_text() == page(), "run `make docs`"
 
 
 def test_every_metric_has_a_sample_from_which_the_page_has_its_labels():

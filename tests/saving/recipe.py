@@ -1,4 +1,4 @@
-"""The files of docs/saving.md as processes, in a folder that stands for the paths of their container.
+"""The files of docs/tasks/saving.md as processes, in a folder that stands for the paths of their container.
 
 Of each loop only paths and the number of steps differ from the page, the seed, and a line after the step that logs it.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.control_plane.waiting import wait_for
 from tests.docs import pages
 
-PAGE = pages.ROOT / "docs" / "saving.md"
+PAGE = pages.ROOT / "docs" / "tasks" / "saving.md"
 STEPS = 200
 STEP_SECONDS = 0.03
 PLACES = {"/etc/podinfo": "podinfo", "/data": "data", "/var/run/secrets/kubernetes.io/serviceaccount": "account"}

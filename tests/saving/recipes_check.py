@@ -1,4 +1,4 @@
-"""The loops of docs/saving.md with their real libraries, as processes on CPU: what is saved, and where they go on.
+"""The loops of docs/tasks/saving.md with their real libraries, on CPU: what is saved, and where they resume.
 
 `make test-saving` runs this with what the dependency group `saving` has, which is large: it is no part of `make test`.
 """

@@ -1,4 +1,4 @@
-"""The module and the signal's sample of docs/saving.md as processes, on files that change as kubelet changes them."""
+"""The module and the signal's sample of docs/tasks/saving.md as processes; files change as kubelet changes them."""
 
 import os
 import shlex

@@ -24,7 +24,7 @@ from tests.control_plane.workbench import make_namespace, wait_for
 from tests.scenarios import serving
 from tests.scenarios.serving import FAIRGATE, ROOT
 
-RIGHTS = ROOT / "docs" / "rights.yaml"
+RIGHTS = ROOT / "docs" / "reference" / "rights.yaml"
 ROLES = ("fairgate-server", "fairgate-certs", "fairgate-registration")
 SECRET = "fairgate-certs"
 
@@ -103,7 +103,7 @@ def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[
 
 
 def _grant(cluster: ControlPlane, namespace: str) -> Path:
-    """Give a service account exactly the rights that docs/rights.yaml lists; return its kubeconfig."""
+    """Give a service account exactly the rights that docs/reference/rights.yaml lists; return its kubeconfig."""
     listed = yaml.safe_load_all(RIGHTS.read_text().replace("fairgate-system", namespace))
     roles = [each for each in listed if each["metadata"]["name"] in ROLES]
     robot = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}

@@ -25,7 +25,7 @@ DUPLICATES = {"RemoveDuplicates": {}}
 UTILIZATION = {"LowNodeUtilization": {"thresholds": {GPU: 20}, "targetThresholds": {GPU: 50}}}
 EVERYTHING = {"nodeFit": True}
 OTHERS = {"nodeFit": True, "labelSelector": {"matchExpressions": [{"key": TEAM, "operator": "DoesNotExist"}]}}
-"""What docs/coexistence.md advises: the descheduler leaves Fairgate's pods alone."""
+"""What docs/tasks/coexistence.md advises: the descheduler leaves Fairgate's pods alone."""
 
 
 def deployment(name, *, replicas, gpus):

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 QUEUES = "defaults: {onLimit: queue, onNoRoom: queue}\nqueue: {depth: 2000}\n"
 SMALL = {"gpus": 1, "cpu": "100m", "memory": "256Mi"}
-RUNBOOKS = pages.ROOT / "docs" / "runbooks.md"
+RUNBOOKS = pages.ROOT / "docs" / "tasks" / "runbooks.md"
 
 
 def line_up(fairgate: FairgateServer, count: int) -> None:

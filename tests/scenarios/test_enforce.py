@@ -18,7 +18,7 @@ MADE_BY_THE_SERVER = ("uid", "creationTimestamp", "managedFields", "resourceVers
 
 
 def say(fairgate, mode):
-    """Edit the policy, and wait until it is in force; then apply its manifests, as docs/concepts.md describes."""
+    """Edit the policy, and wait until it is in force; then apply its manifests (docs/concepts/README.md)."""
     file = fairgate.policy / "teams.yaml"
     file.write_text(re.sub(r"(?m)^enforce: .*\n|\Z", "", file.read_text()) + f"enforce: {mode}\n")
     log = fairgate.cluster.processes.log_path(fairgate.replicas[0].name)

@@ -17,7 +17,7 @@ from tests.scenarios.standing_fairgate import ROOT, TIER, serve_fairgate
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 BORROW = {TIER: "preemptible"}
-RIGHTS = ROOT / "docs" / "rights.yaml"
+RIGHTS = ROOT / "docs" / "reference" / "rights.yaml"
 
 
 def test_the_rights_in_the_docs_are_enough(start_control_plane):
@@ -44,7 +44,7 @@ def test_the_rights_in_the_docs_are_enough(start_control_plane):
 
 
 def test_the_samples_that_save_their_work_are_valid(cluster):
-    samples = [block.text for block in blocks(ROOT / "docs" / "saving.md") if "downwardAPI:" in block.text]
+    samples = [block.text for block in blocks(ROOT / "docs" / "tasks" / "saving.md") if "downwardAPI:" in block.text]
     assert [yaml.safe_load(sample)["kind"] for sample in samples] == ["Job", "Pod"]
     with serve_fairgate(cluster) as fairgate:
         for sample in samples:

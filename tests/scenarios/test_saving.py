@@ -1,4 +1,4 @@
-"""Work that is saved, the whole way: a loop of docs/saving.md receives Fairgate's notice, saves, states it, and ends.
+"""Saved work: a loop of docs/tasks/saving.md receives Fairgate's notice, saves, states it, and ends.
 
 The container is a process of this machine, its files are those of a pod that KWOK plays, and the test copies the
 annotation into the file, as kubelet does.

@@ -128,7 +128,7 @@ def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_
     cluster = start_control_plane()
     make_nodes(cluster, 3)
     make_namespace(cluster, "fairgate-system")
-    cluster.kubectl("apply", "-f", ROOT / "docs" / "rights.yaml")
+    cluster.kubectl("apply", "-f", ROOT / "docs" / "reference" / "rights.yaml")
     cluster.kubectl("create", "serviceaccount", "fairgate", "-n", "fairgate-system")
     account = "--serviceaccount=fairgate-system:fairgate"
     for name in ("fairgate-server", "fairgate-registration"):

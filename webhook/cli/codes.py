@@ -1,6 +1,6 @@
 """Cause and remedy of every reason code, for outputs that show them with a finding.
 
-They are written in `codes.json` in this folder, by group; `make docs` generates docs/codes.md from it.
+They are written in `codes.json` in this folder, by group; `make docs` generates docs/reference/codes.md from it.
 """
 
 from functools import cache

@@ -236,8 +236,8 @@ class Target(Spec):
     )
     template: NotifyTemplate = Field(
         default=NotifyTemplate.JSON,
-        description="json: docs/notify.md has the fields; slack: for a webhook of Slack or Mattermost; alertmanager: "
-        "alerts for Alertmanager's /api/v2/alerts.",
+        description="json: docs/tasks/notify.md has the fields; slack: for a webhook of Slack or Mattermost; "
+        "alertmanager: alerts for Alertmanager's /api/v2/alerts.",
     )
     kinds: Annotated[list[NotifyKind], Field(min_length=1)] = Field(
         default=list(NotifyKind), description="What it gets messages about. Default: everything."

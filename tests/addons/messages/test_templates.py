@@ -25,7 +25,7 @@ from webhook.addons.messages.delivery import (
 )
 from webhook.core.model.policy_addons import NotifyKind, NotifyTemplate
 
-PAGE = pages.ROOT / "docs" / "notify.md"
+PAGE = pages.ROOT / "docs" / "tasks" / "notify.md"
 
 
 def rendered(found, template):
@@ -53,7 +53,7 @@ def test_the_page_describes_every_field():
 def test_the_schema_accepts_the_message_and_nothing_less():
     sent = render(message(), NotifyTemplate.JSON)
     assert msgspec.json.decode(sent, type=Message) == message()
-    schema = json.loads((pages.ROOT / "docs" / "notify.schema.json").read_text())
+    schema = json.loads((pages.ROOT / "docs" / "reference" / "notify.schema.json").read_text())
     fields = schema["$defs"]["Message"] if "$defs" in schema else schema
     assert set(fields["required"]) == set(json.loads(sent))
 

@@ -316,7 +316,7 @@ def test_pods_that_are_too_large_to_be_evicted_are_named():
 
 def test_another_queue_is_named_and_is_no_problem():
     found = findings(others=ProductsFound(("Kueue",)))
-    assert found[-1].message == "Kueue is installed: docs/coexistence.md#kueue"
+    assert found[-1].message == "Kueue is installed: docs/tasks/coexistence.md#kueue"
     assert exit_status(found) == 0
 
 

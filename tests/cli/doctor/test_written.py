@@ -1,4 +1,4 @@
-"""What doctor writes: a table for people, of which docs/troubleshoot.md shows a part, and data for scripts."""
+"""What doctor writes: a table for people, of which docs/tasks/troubleshoot.md shows a part, and data for scripts."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.kube.ledger.reports import Report
 from webhook.kube.registration.inventory import Probe, ProbeOutcome, created_probe, probe_pod, refused_probe
 
-PAGE = Path(__file__).parents[3] / "docs" / "troubleshoot.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tasks" / "troubleshoot.md"
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -37,7 +37,7 @@ def test_the_docs_page_shows_a_part_of_the_table():
     printed = to_table(broken(), width=118, is_colored=False)
     golden.check(GOLDEN / "broken.txt", printed)
     [shown] = [block.text for block in pages.blocks(PAGE) if block.text.startswith("policy ")]
-    assert shown in printed, f"docs/troubleshoot.md shows something else than\n{printed}"
+    assert shown in printed, f"docs/tasks/troubleshoot.md shows something else than\n{printed}"
 
 
 def test_the_docs_page_has_every_check_and_every_exit_status():

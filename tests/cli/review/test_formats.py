@@ -190,7 +190,7 @@ def test_every_reason_code_is_a_rule_with_a_remedy(review):
     assert rule.full_description.text == "The pod would take its team over gpus.limit."
     assert rule.help.text.startswith("The pod would take its team over gpus.limit.\n\nWhat to do: Wait until a holder")
     assert "`gpus.limit`" in rule.help.markdown
-    assert rule.help_uri == "https://git.example.org/f/docs/codes.md"
+    assert rule.help_uri == "https://git.example.org/f/docs/reference/codes.md"
     assert not any("](" in rule.help.markdown for rule in rules.values()), (
         "relative links of that page do not work here"
     )

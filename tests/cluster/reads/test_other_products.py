@@ -24,14 +24,16 @@ async def test_products_are_found_by_groups_and_by_webhooks(api, tmp_path):
     api.put(WEBHOOKS, "gpu-sharing", webhooks=[{"name": "vgpu.hami.io"}])
     api.put(WEBHOOKS, "empty")
     found = await read(api, tmp_path, "apps", "kueue.x-k8s.io")
-    assert found.text == "Kueue and HAMi are installed: docs/coexistence.md#kueue, docs/coexistence.md#hami"
+    assert found.text == "Kueue and HAMi are installed: docs/tasks/coexistence.md#kueue, docs/tasks/coexistence.md#hami"
 
 
 async def test_without_a_right_it_says_that_there_may_be_more(api, tmp_path):
     api.faults[f"list {WEBHOOKS}"].append(Answer(403))
     found = await read(api, tmp_path, "scheduling.volcano.sh")
     more = "; there may be more: you lack the right to "
-    assert found.text == (f"Volcano is installed: docs/coexistence.md#volcano{more}list mutatingwebhookconfigurations")
+    assert found.text == (
+        f"Volcano is installed: docs/tasks/coexistence.md#volcano{more}list mutatingwebhookconfigurations"
+    )
     api.faults["get /apis"].append(Answer(403))
     assert (await read(api, tmp_path)).text == f"no other queue or scheduler found{more}get apis"
 

@@ -1,4 +1,4 @@
-"""Rights by the rows of kinds: all that is read, nothing else, and docs/rights.yaml grants the same."""
+"""Rights by the rows of kinds: all that is read, nothing else, and docs/reference/rights.yaml grants the same."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.core.support.make import policy
 from webhook.kube.kinds.table import BUILT_IN
 from webhook.kube.registration.static_files import NOTEBOOKS, Component, kind_roles, kind_rules
 
-RIGHTS = Path(__file__).parents[3] / "docs" / "rights.yaml"
+RIGHTS = Path(__file__).parents[3] / "docs" / "reference" / "rights.yaml"
 
 
 def granted(component):

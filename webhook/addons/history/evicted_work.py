@@ -2,7 +2,7 @@
 
 What evictions cost: the work that was lost with evicted pods, and what a save after their warning kept of it.
 
-Pure: the time is an argument, in seconds of Unix time. docs/usage.md defines both amounts.
+Pure: the time is an argument, in seconds of Unix time. docs/tasks/usage.md defines both amounts.
 """
 
 from collections import Counter

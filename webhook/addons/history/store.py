@@ -204,7 +204,7 @@ def _rows(row: type[_Row], found: Iterable[Sequence[object]]) -> tuple[_Row, ...
     return tuple(msgspec.convert(list(found), list[row]))  # type: ignore[valid-type]
 
 
-# The format of a history file: an SQLite database. docs/usage.md describes it; the tables are created here.
+# The format of a history file: an SQLite database. docs/tasks/usage.md describes it; the tables are created here.
 #
 # Readers name the columns that they read, so a later version may add columns and tables without another FORMAT.
 

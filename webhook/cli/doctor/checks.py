@@ -130,16 +130,17 @@ STALE_ROOM_SECONDS: Final = 150.0
 _MOST_NAMED: Final = 10
 _UNEVICTABLE: Final = (
     "others go instead while there are any: mend the webhook or policy that is named, or the node; "
-    "docs/reclaim.md#victims-that-cannot-be-evicted"
+    "docs/concepts/reclaim.md#victims-that-cannot-be-evicted"
 )
 _STALLED: Final = (
-    "see the leader's log for `pod not released` and its ledgers, and restart it: docs/runbooks.md#fairgatelinestalled"
+    "see the leader's log for `pod not released` and its ledgers, and restart it: "
+    "docs/tasks/runbooks.md#fairgatelinestalled"
 )
 _UNSERVED: Final = (
     "Fairgate sees room that its scheduler does not use: the report says why; "
-    "docs/reclaim.md#where-kube-scheduler-sees-no-room"
+    "docs/concepts/reclaim.md#where-kube-scheduler-sees-no-room"
 )
-_LOGS: Final = "see the process's log, and its rights in docs/rights.md"
+_LOGS: Final = "see the process's log, and its rights in docs/reference/rights.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
     problems += _silent(check, found.silent)
     for each in found.alive:
         messages = [f"{each.name} is not ready: {why}" for why in each.report.not_ready]
-        problems += wrong(check, messages, "correct what the condition names; docs/troubleshoot.md#readiness")
+        problems += wrong(check, messages, "correct what the condition names; docs/tasks/troubleshoot.md#readiness")
         if each.report.registration:
             text = f"{each.name}: the registration does not match the policy: {each.report.registration}"
             problems += wrong(check, [text], "grant the named right, or apply `fairgate manifests` again")
@@ -282,7 +283,9 @@ def check_room(published: ReadResult[Report], *, now: float) -> list[Finding]:
         text = f"the room was published {now - at:.0f} s ago for the last time: viewers see it as it was then"
         return wrong(check, [text], f"it is written again every minute by the leader: {_LOGS}")
     if room.omitted:
-        return wrong(check, [f"the report of the room omits {room.omitted}"], "viewers then see less; docs/looking.md")
+        return wrong(
+            check, [f"the report of the room omits {room.omitted}"], "viewers then see less; docs/tasks/looking.md"
+        )
     return ok(check, f"the room is published: {plural(room.nodes, 'node')}, {plural(room.pods, 'pod')} without names")
 
 
@@ -335,7 +338,7 @@ def check_notify(found: Iterable[Process], policy: Policy | None) -> list[Findin
     if not targets:
         return ok(Check.NOTIFY, "policy names no target of messages to people")
     problems = [f"{text} (from {each.name})" for each in found for text in each.report.notify]
-    remedy = "correct its address or secret, or allow the connection; docs/notify.md#when-messages-do-not-arrive"
+    remedy = "correct its address or secret, or allow the connection; docs/tasks/notify.md#when-messages-do-not-arrive"
     names = ", ".join(target.name for target in targets)
     return wrong(Check.NOTIFY, problems, remedy) or ok(Check.NOTIFY, f"messages reach {names}")
 
@@ -366,7 +369,7 @@ def check_idle(found: Iterable[Process], policy: Policy | None) -> list[Finding]
     problems = [each.idle_problem for each in leaders if each.idle_problem]
     remedy = "no pod counts as idle until then: check the section idle, its files, and that Prometheus scrapes "
     messages = [f"the use of GPUs is not known: {text}" for text in problems]
-    return wrong(check, messages, f"{remedy}the exporter; docs/idle.md#checks") or ok(
+    return wrong(check, messages, f"{remedy}the exporter; docs/tasks/idle.md#checks") or ok(
         check, f"{policy.idle.source.url} answers with the utilization of GPUs"
     )
 
@@ -460,7 +463,8 @@ def _several_lead(check: Check, leaders: list[Process], current: Mapping[str, st
 
 
 _AUTOSCALER_RIGHT = (
-    "grant the right to get that ConfigMap, or set `autoscaled` in each pool; docs/rights.md#servers-and-evictors"
+    "grant the right to get that ConfigMap, or set `autoscaled` in each pool; "
+    "docs/reference/rights.md#servers-and-evictors"
 )
 
 
@@ -468,7 +472,7 @@ def check_autoscalers(found: Iterable[Process]) -> list[Finding]:
     """Check what the leader found of autoscalers; without a leader there is no result."""
     findings: list[Finding] = []
     for report in (each.report for each in found if each.report.leading and each.report.autoscaling):
-        problems = wrong(Check.AUTOSCALERS, report.autoscaling_problems, "docs/autoscalers.md#which-pools-grow")
+        problems = wrong(Check.AUTOSCALERS, report.autoscaling_problems, "docs/tasks/autoscalers.md#which-pools-grow")
         if report.autoscaling_unsure:
             problems += unknown(
                 Check.AUTOSCALERS, f"not all could be looked for: {report.autoscaling_unsure}", _AUTOSCALER_RIGHT
@@ -482,7 +486,7 @@ def check_autoscalers(found: Iterable[Process]) -> list[Finding]:
 
 _SCALERS_RIGHT: Final = (
     f"apply `fairgate manifests` or the chart again: they grant list and watch of {SCALERS} in "
-    f"{SCALER_API.partition('/')[0]}; docs/troubleshoot.md#the-checks"
+    f"{SCALER_API.partition('/')[0]}; docs/tasks/troubleshoot.md#the-checks"
 )
 
 
@@ -518,5 +522,7 @@ def check_room_rights(found: Iterable[Process]) -> list[Finding]:
         for kind, what in _ROOM.items()
         if kind in each.report.left_out
     ]
-    remedy = "apply `fairgate manifests` or the chart again: they grant list and watch of these; docs/rights.md"
+    remedy = (
+        "apply `fairgate manifests` or the chart again: they grant list and watch of these; docs/reference/rights.md"
+    )
     return wrong(Check.ROOM, blind, remedy)

@@ -25,11 +25,13 @@ from webhook.kube.registration import inventory
 from webhook.kube.registration.guards import PARAMETRIC
 from webhook.kube.registration.inventory import GUARD, Probe, ProbeOutcome, WebhookEndpoint, excluding_keys
 
-_APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/guards.md#the-webhooks"
+_APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/reference/guards.md#the-webhooks"
 _NOT_COMPARED: Final = "not compared with the policy"
 _IN_STEP: Final = "up to date with the policy"
-_WRITE: Final = "write them again by `fairgate manifests --static`, for every API server; docs/registration-files.md"
-_ONCE: Final = "delete the objects or remove the files; docs/registration-files.md"
+_WRITE: Final = (
+    "write them again by `fairgate manifests --static`, for every API server; docs/tasks/registration-files.md"
+)
+_ONCE: Final = "delete the objects or remove the files; docs/tasks/registration-files.md"
 _UNDEFINED: Final = (
     f"the definition {keys.HELD_NODES}.{keys.OWN_GROUP} is missing: the guards of held nodes allow everything"
 )
@@ -46,7 +48,7 @@ def check_kubernetes(version: ServerVersion | None) -> list[Finding]:
         text = "not checked: the API server's version cannot be read"
         return unknown(check, text, "the ClusterRole system:public-info-viewer grants it")
     if why := why_too_old(version):
-        return wrong(check, [why], "docs/versions.md")
+        return wrong(check, [why], "docs/reference/versions.md")
     return ok(check, str(version))
 
 
@@ -203,7 +205,7 @@ def check_certificates(
 def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Finding]:
     check = Check.CERTIFICATES
     if why := why_unusable(leaf, moment, name=f"the certificate of {name}"):
-        return wrong(check, [why], "see docs/certificates.md: renewal failed, or a clock is wrong")
+        return wrong(check, [why], "see docs/tasks/certificates.md: renewal failed, or a clock is wrong")
     why = why_not_renewed(leaf, moment, name=f"the certificate of {name}")
     return wrong(check, filter(None, [why]), "its log says why it is not renewed (`certificate kept`)")
 

@@ -2,7 +2,7 @@
 
 How well the GPUs of a cluster are used: four ratios from a few amounts, which also add up over time.
 
-The names are those of the field; the definitions are Fairgate's own (docs/usage.md#ratios).
+The names are those of the field; the definitions are Fairgate's own (docs/tasks/usage.md#ratios).
 """
 
 from collections.abc import Iterable, Mapping

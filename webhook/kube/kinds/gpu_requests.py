@@ -1,6 +1,6 @@
 """Requests for GPUs in templates, and how templates are merged.
 
-Where an object asks for GPUs in a field that no reader knows, by keys and values (docs/workloads.md has the rule).
+Where an object asks for GPUs in a field that no reader knows, by keys and values (the rule: docs/tasks/workloads.md).
 
 A field that merely mentions GPUs is none: labels, selectors, tolerations, quotas, metrics, images and free text.
 """

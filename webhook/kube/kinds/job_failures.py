@@ -1,6 +1,6 @@
 """The effect of a pod's eviction on the object that controls it, by the rules of each controller.
 
-docs/workloads.md has the table, with the reasons.
+docs/tasks/workloads.md has the table, with the reasons.
 """
 
 from sys import intern

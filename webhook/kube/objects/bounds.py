@@ -2,9 +2,9 @@
 
 Size limits for objects that tenants write, checked before a decision, and caches whose size tenants cannot control.
 
-Each limit is far above what real workloads use; docs/security.md lists them. An object over a limit is refused if it
-requests GPUs and is otherwise left to kube-scheduler: Fairgate never processes it. Counts are checked when a part is
-parsed for the first time, so that pods of a cached template cost nothing.
+Each limit is far above what real workloads use; docs/concepts/security.md lists them. An object over a limit is refused
+if it requests GPUs and is otherwise left to kube-scheduler: Fairgate never processes it. Counts are checked when a part
+is parsed for the first time, so that pods of a cached template cost nothing.
 """
 
 import re

@@ -35,7 +35,7 @@ class EventType(StrEnum):
 class EventReason(StrEnum):
     """The `reason` of an Event, with the `action` that follows from it, a verb, and its type.
 
-    docs/signals.md lists them.
+    docs/reference/signals.md lists them.
     """
 
     action: str

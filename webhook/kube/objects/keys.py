@@ -266,7 +266,7 @@ def served_paths(path: str) -> tuple[str, ...]:
 
 
 OLDEST: Final = (1, 30)
-"""The oldest major and minor version that is tested: docs/versions.md."""
+"""The oldest major and minor version that is tested: docs/reference/versions.md."""
 
 _NUMBER: Final = re.compile(r"\d{1,5}")
 

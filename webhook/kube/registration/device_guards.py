@@ -2,7 +2,7 @@
 
 Where a field has many spellings, the allowed values are listed, not the forbidden ones. CEL reads only the object
 under review, so keys of ConfigMaps and Secrets are checked when those are written: `envFrom` turns them into names of
-environment variables. Settings inside an image are not in the pod, so no guard sees them (docs/security.md).
+environment variables. Settings inside an image are not in the pod, so no guard sees them (docs/concepts/security.md).
 """
 
 import json

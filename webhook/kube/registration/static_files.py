@@ -181,7 +181,7 @@ def products_of(names: Collection[str]) -> tuple[str, ...]:
 
 def section_of(product: str) -> str:
     """Return where the docs say how to use a product together with Fairgate."""
-    return f"docs/coexistence.md#{product.lower()}"
+    return f"docs/tasks/coexistence.md#{product.lower()}"
 
 
 # Registration by files that kube-apiserver reads (`staticManifestsDir`, Kubernetes 1.37): no API request changes it.

@@ -106,7 +106,7 @@ def test_replay_reads_the_pods_that_all_servers_recorded(api, tmp_path):
     [
         (f"get {CONFIGURATION}", Answer(404), "Fairgate is not registered in this cluster"),
         (f"get {CONFIGURATION}", Answer(403), "verb get on validatingwebhookconfigurations"),
-        (f"post {TOKEN}", Answer(403), "verb create on serviceaccounts/token; docs/rights.md#usage"),
+        (f"post {TOKEN}", Answer(403), "verb create on serviceaccounts/token; docs/reference/rights.md#usage"),
         (f"list {PODS}", Answer(403), "verb list on pods"),
         (f"list {PODS}", body({"items": []}), "no server runs in namespace gpus"),
         (f"get {proxy('fairgate-1')}", Answer(403), "verb get on pods/proxy"),

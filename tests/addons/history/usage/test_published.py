@@ -66,4 +66,4 @@ def test_without_a_report_the_right_to_the_history_is_named(api, usage, answer):
     done = usage()
     assert done.exit_code == 2
     assert "nor what the leader published" in done.stderr
-    assert "docs/rights.md#usage" in done.stderr
+    assert "docs/reference/rights.md#usage" in done.stderr

@@ -192,7 +192,7 @@ def test_held_nodes_are_left_alone(tmp_path):
 
 def test_the_table_is_as_the_documentation_shows_it(tmp_path):
     found = [*scattered(), pending("train", 4), pod("d", node="gpu-3", owner=None)]
-    section = (pages.ROOT / "docs" / "moves.md").read_text().partition("## What moves would gain")[2]
+    section = (pages.ROOT / "docs" / "tasks" / "moves.md").read_text().partition("## What moves would gain")[2]
     want = section.split("```")[1].strip().splitlines()
     assert run(tmp_path, found, layout="table").splitlines()[: len(want)] == want
 

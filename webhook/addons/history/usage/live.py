@@ -37,7 +37,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 SECONDS: Final = 60.0
 _PORT: Final = 8443
-_INSTEAD: Final = "docs/rights.md#usage; or give --history"
+_INSTEAD: Final = "docs/reference/rights.md#usage; or give --history"
 
 
 class NotAllowedError(HistoryError):

@@ -108,7 +108,7 @@ def _xml(text: str) -> str:
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 _ROOT: Final = "%SRCROOT%"
-_PAGE: Final = "docs/codes.md"
+_PAGE: Final = "docs/reference/codes.md"
 _NOTE_HELP: Final = codes.Help("A note on how the manifest was read.", "None needed.")
 
 
