@@ -8,6 +8,7 @@ pytest_plugins = ["pytester"]
 
 FLAKY = """
 import pathlib
+import socket
 import pytest
 
 @pytest.mark.parametrize("number", range(2))
@@ -17,11 +18,13 @@ def test_flaky(number, request):
     seen.touch()
     assert not first, "two\\nlines"
 
-def test_steady(): pass
+def test_requests_of_a_worker_do_not_wait_for_each_other(pytestconfig):
+    if hasattr(pytestconfig, "workerinput"):
+        assert pytestconfig.failures_db.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-p", "xdist.plugin", "-n", "1")], ids=["serial", "workers"])
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["serial", "workers"])
 @pytest.mark.parametrize(("limit", "want"), [(2, pytest.ExitCode.OK), (1, pytest.ExitCode.TESTS_FAILED)])
 def test_more_reruns_than_allowed_fail_a_run_that_passed(pytester, monkeypatch, workers, limit, want):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
