@@ -18,35 +18,25 @@ GRACE_SECONDS = 60.0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the setting."""
-    parser.addini("hang_seconds", "seconds of a test's phase beyond its timeout, then its process ends", default="")
+    parser.addini("hang_seconds", "seconds of a test beyond its timeout, then its process ends", default="")
 
 
-def _watched(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch one try of the test, from here on: the fixtures that it is the first to use, itself, and their end."""
     marker = item.get_closest_marker("timeout")
     timeout = float(marker.args[0] if marker else item.config.getini("timeout") or 0)
     if timeout:
         grace = float(item.config.getini("hang_seconds") or GRACE_SECONDS)
         stderr = item.config.stash[fault_handler_stderr_fd_key]
         faulthandler.dump_traceback_later(timeout + grace, file=stderr, exit=True)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Stop watching once its fixtures have ended."""
     try:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch the set-up of a test and of the fixtures that it is the first to use."""
-    return (yield from _watched(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch the test itself."""
-    return (yield from _watched(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch the end of its fixtures."""
-    return (yield from _watched(item))

@@ -5,9 +5,8 @@ One such test in thousands can be the machine's fault; two mean that the suite h
 
 from __future__ import annotations
 
-import socket
-
 import pytest
+from pytest_rerunfailures import ClientStatusDB, StatusDB
 
 MOST = 600
 """Characters of a reason."""
@@ -24,13 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Count in the process that gets all reports: not in the workers of pytest-xdist.
 
-    A worker asks that process before each test. Its requests are short, with and without an answer in turn, and every
-    second one would wait for a delayed acknowledgment: 40 ms a test, half of the time of `make test-fast`.
+    Those would ask it before each test how often that failed, as a test whose process died may be run again. Here it
+    never is, as whole files are handed out, and an answer took up to 40 ms: half of the time of `make test-fast`.
     """
     limit: int | None = config.getoption("limit_reruns")
-    if hasattr(config, "workerinput"):
-        config.failures_db.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # type: ignore[attr-defined]
-    elif limit is not None:
+    if isinstance(asked := getattr(config, "failures_db", None), ClientStatusDB):
+        asked.sock.close()
+        config.failures_db = StatusDB()  # type: ignore[attr-defined]
+    elif limit is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Retries(limit))
 
 
