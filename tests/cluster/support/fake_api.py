@@ -122,7 +122,7 @@ class FakeApi:
     always: dict[str, Fault] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     asked: list[Asked] = field(default_factory=list)
-    watchers: list[asyncio.Queue[Change | Fault]] = field(default_factory=list)
+    watchers: dict[asyncio.Queue[Change | Fault], str] = field(default_factory=dict)  # with their paths
     objects: dict[str, dict[str, Obj]] = field(default_factory=lambda: defaultdict(dict))
     history: list[Change] = field(default_factory=list)
     evictions: list[Obj] = field(default_factory=list)
@@ -189,8 +189,9 @@ class FakeApi:
 
     def _publish(self, change: Change) -> None:
         self.history.append(change)
-        for queue in self.watchers:
-            queue.put_nowait(change)
+        for queue, path in self.watchers.items():
+            if path == change.path:
+                queue.put_nowait(change)
 
     # -- HTTP
 
@@ -302,9 +303,9 @@ class FakeApi:
             if thing is not None:
                 queue.put_nowait(thing)
         for change in self.history:
-            if change.version > since:
+            if change.version > since and change.path == request.path:
                 queue.put_nowait(change)
-        self.watchers.append(queue)
+        self.watchers[queue] = request.path
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         try:
@@ -312,7 +313,7 @@ class FakeApi:
             with contextlib.suppress(ConnectionError):
                 await self._stream(request, response, queue, shown_by(query), since)
         finally:
-            self.watchers.remove(queue)
+            del self.watchers[queue]
         return response
 
     def _initial(self, path: str, query: dict[str, str]) -> list[bytes]:
@@ -333,10 +334,10 @@ class FakeApi:
 
     async def _next(self, queue: "asyncio.Queue[Change | Fault]") -> Change | Fault | None:
         """Wait for the next line: None, for a bookmark, only after everything before it was read."""
-        try:
-            return await asyncio.wait_for(queue.get(), self.bookmark_seconds)
-        except TimeoutError:
-            return None if queue.empty() else queue.get_nowait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.bookmark_seconds):
+                return await queue.get()
+        return None if queue.empty() else queue.get_nowait()
 
     async def _stream(
         self,
@@ -347,13 +348,11 @@ class FakeApi:
         since: int,
     ) -> None:
         is_cut = False
-        sent = 0
         while True:
             thing = await self._next(queue)
             match thing:
                 case Change():
-                    sent = thing.version
-                    if thing.path != request.path or (line := event_line(thing, shown, since)) is None:
+                    if (line := event_line(thing, shown, since)) is None:
                         continue
                 case Lines():
                     line = thing.data
@@ -366,7 +365,7 @@ class FakeApi:
                     await response.write(self._last_words(thing))
                     return
                 case _:
-                    line = bookmark_line(max(sent, self.version, since))
+                    line = bookmark_line(max(self.version, since))
             if is_cut:
                 await response.write(line[: len(line) // 2])
                 assert request.transport is not None
