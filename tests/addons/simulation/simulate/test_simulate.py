@@ -9,6 +9,7 @@ import pytest
 from tests import builders as b
 from tests.addons.simulation.simulate.support.calls import data, failed, simulate
 from webhook import __version__
+from webhook.addons.simulation.simulate import run
 
 POLICY = """
 apiVersion: fairgate.dev/v1alpha1
@@ -24,6 +25,12 @@ train,vision,8,0,3600
 more,vision,8,60,3600
 serve,nlp,8,120,600
 """
+
+
+@pytest.fixture
+def no_plots(monkeypatch):
+    """Without the extra that draws: each plot takes long."""
+    monkeypatch.setattr(run, "can_draw", lambda: False)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +58,7 @@ def test_policies_side_by_side():
 
 
 def test_a_load_in_rounds_is_the_same_each_time():
-    words = ("--policy", "borrow.yaml", "--load", "0.7", "--days", "0.5", "--run-time", "30m", "--rounds", "3")
+    words = ("--policy", "borrow.yaml", "--load", "0.7", "--days", "0.1", "--run-time", "10m", "--rounds", "3")
     found = data(*words)
     assert found == data(*words)
     assert found != data(*words, "--seed", "1")
@@ -59,7 +66,7 @@ def test_a_load_in_rounds_is_the_same_each_time():
 
 
 def test_sizes_of_a_trace_under_a_load():
-    found = data("--policy", "borrow.yaml", "--load", "0.5", "--days", "1", "--trace", "tasks.csv")
+    found = data("--policy", "borrow.yaml", "--load", "0.5", "--days", "0.1", "--trace", "tasks.csv")
     assert [each.group for each in found.policies[0].sizes] == ["5-8"]
     assert {each.group for each in found.policies[0].teams} == {"vision", "nlp"}
 
@@ -123,26 +130,29 @@ def test_kept_pods_had_their_minimum_runtime_by_their_own_age(folder):
     assert (found.wait_p50.mean, found.wait_p99.mean) == (0, 59)  # the old one goes at once, the new one is protected
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_a_task_that_can_never_start_says_why(folder):
     rows = "huge,9,nlp,0,60", "wide,9,nlp,1,60", "fits,8,nlp,2,9"
     (folder / "tasks.csv").write_text("\n".join(["name,gpus,team,created,seconds", *rows]))
-    words = ("--policy", "borrow.yaml", "--trace", "tasks.csv", "--report", "report.html")
+    words = ("--policy", "borrow.yaml", "--trace", "tasks.csv")
     [refused] = data(*words).policies[0].refused
     assert (refused.codes, refused.jobs, refused.first) == (("NeverFits",), 2, "huge")
     assert "8" in refused.why
     want = "refused: 2 jobs, the first of them huge: no node could hold the pod"
-    assert want in simulate(*words).stdout
+    assert want in simulate(*words, "--report", "report.html").stdout
     assert want in (folder / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_jobs_that_have_not_started_at_the_end_say_what_for(folder):
     (folder / "tasks.csv").write_text("name,gpus,team,created,seconds,pods\nwide,8,vision,0,60,2\n")
-    words = ("--policy", "strict.yaml", "--trace", "tasks.csv", "--report", "report.html")
-    [waiting] = data(*words).policies[0].waiting
+    words = ("--policy", "strict.yaml", "--trace", "tasks.csv")
+    [found] = data(*words).policies
+    [waiting] = found.waiting
     assert (waiting.codes, waiting.jobs, waiting.first) == (("TeamLimitExceeded",), 1, "wide-1")
-    assert data(*words).policies[0].refused == []
+    assert found.refused == []
     want = "not started at the end: 1 job, the first of them wide-1: exceeded quota: gang wide needs 16 GPUs together"
-    assert want in simulate(*words).stdout
+    assert want in simulate(*words, "--report", "report.html").stdout
     assert want in (folder / "report.html").read_text()
 
 
@@ -171,34 +181,29 @@ def test_the_policy_of_the_environment(monkeypatch):
     assert [each.policy for each in found.policies] == ["strict.yaml"]
 
 
-def test_csv_files(folder):
-    words = ("--policy", "borrow.yaml", "--trace", "tasks.csv", "--csv", "out")
-    assert simulate(*words).exit_code == 0
+def test_files_a_report_page_and_plots(folder):
+    words = ("--policy", "borrow.yaml", "--trace", "tasks.csv", "--csv", "out", "--report", "report.html")
+    done = simulate(*words)
+    assert done.exit_code == 0
+    named = [line.removeprefix("written: ") for line in done.stdout.splitlines() if line.startswith("written: ")]
+    assert sorted(named) == sorted(["report.html", *(str(path) for path in Path("out").iterdir())])
+    assert "2 nodes with 16 GPUs of nodes.csv" in (folder / "report.html").read_text()
+    assert (folder / "out" / "gpus-in-use.svg").read_text().startswith("<?xml")
     with (folder / "out" / "groups.csv").open() as file:
         groups = list(csv.DictReader(file))
-    assert [(each["kind"], each["group"]) for each in groups] == [
-        ("total", "all"),
-        ("team", "nlp"),
-        ("team", "vision"),
-        ("size", "5-8"),
-    ]
+    want = [("total", "all"), ("team", "nlp"), ("team", "vision"), ("size", "5-8")]
+    assert [(each["kind"], each["group"]) for each in groups] == want
     assert groups[0]["jobs"] == "3"
     with (folder / "out" / "samples.csv").open() as file:
         samples = list(csv.DictReader(file))
     assert samples[-1]["atSeconds"] == "120"
 
 
-def test_a_report_page_and_plots(folder):
-    words = ("--policy", "borrow.yaml", "--trace", "tasks.csv", "--csv", "out", "--report", "report.html")
-    done = simulate(*words)
-    assert done.exit_code == 0
-    named = [line.removeprefix("written: ") for line in done.stdout.splitlines() if line.startswith("written: ")]
-    assert sorted(named) == sorted(["report.html", *(str(path) for path in Path("out").iterdir())])
-    as_data = simulate(*words, "-o", "json")
-    assert json.loads(as_data.stdout)["version"] == __version__
-    assert as_data.stderr.count("written: ") == len(named)
-    assert "2 nodes with 16 GPUs of nodes.csv" in (folder / "report.html").read_text()
-    assert (folder / "out" / "gpus-in-use.svg").read_text().startswith("<?xml")
+@pytest.mark.usefixtures("no_plots")
+def test_beside_data_what_was_written_is_on_stderr():
+    done = simulate("--policy", "borrow.yaml", "--trace", "tasks.csv", "--report", "report.html", "-o", "json")
+    assert json.loads(done.stdout)["version"] == __version__
+    assert done.stderr.count("written: ") == 1
 
 
 @pytest.mark.parametrize(
