@@ -1,13 +1,11 @@
 """The pages about the command line: generated ones are up to date, tables are complete, shells complete."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from tests.docs import command_pages, pages
+from webhook.cli.main import main
 from webhook.cli.review.command import Format
 
 
@@ -36,14 +34,12 @@ def test_the_inputs_of_the_action_are_those_of_the_page():
 
 def test_a_shell_completes_commands_options_and_formats():
     def completed(*words):
-        environment = {
-            "PYTHONPATH": str(pages.ROOT),
+        environ = {
             "_FAIRGATE_COMPLETE": "bash_complete",
             "COMP_WORDS": " ".join(("fairgate", *words)),
             "COMP_CWORD": str(len(words)),
         }
-        command = [sys.executable, "-c", "from webhook.cli.main import main; main(prog_name='fairgate')"]
-        done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+        done = CliRunner().invoke(main, env=environ, prog_name="fairgate")
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
     assert completed("rev") == ["review"]
