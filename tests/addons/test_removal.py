@@ -1,6 +1,7 @@
 """An add-on is a folder: without it the rest is imported, serves, reclaims and passes its own tests."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 COPIED = ("webhook", "certs", "policies", "tests")
 LINKED = ("benchmarks", "charts", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
-SHORT = ("tests/evictor/test_executor.py", "tests/server/http/test_reviews.py", "tests/cli/explain", "tests/cli/queue")
+SHORT = ("tests/evictor/test_executor.py", "tests/cli/explain")
 LONG = tuple(f"tests/{name}" for name in ("policy", "cluster", "evictor", "server", "cli", "addons"))
 REMOVED = [pytest.param((name,), id=name) for name in ADDONS] + [pytest.param(tuple(ADDONS), id="all")]
 POLICY = """apiVersion: fairgate.dev/v1alpha1
@@ -31,6 +32,28 @@ SECTIONS = {
     "defragment": "{onDemand: true}",
     "notify": "{targets: [{name: a, url: 'https://example.org'}]}",
 }
+
+
+ASKED = """
+import json, sys
+from importlib.abc import MetaPathFinder
+from click.testing import CliRunner
+
+class Gone(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if any(f"{name}.".startswith(f"webhook.addons.{gone}.") for gone in sys.argv[2:]):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Gone())
+import webhook.server.root, webhook.evictor.root
+from webhook.cli.main import main
+
+def call(words):
+    done = CliRunner().invoke(main, words)
+    return done.exit_code, done.output
+
+print(json.dumps([webhook.__file__, *map(call, json.loads(sys.argv[1]))]))
+"""
 
 
 def gone_with(names):
@@ -75,24 +98,15 @@ def files_without(gone, places):
     return sorted(str(each.relative_to(ROOT)) for each in kept)
 
 
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory):
-    """Copies of the tree without some add-ons."""
-    made = {}
-
-    def without(names):
-        if names not in made:
-            made[names] = tree = tmp_path_factory.mktemp("tree")
-            for name in COPIED:
-                shutil.copytree(ROOT / name, tree / name)  # with compiled modules: each process imports most of them
-            for name in LINKED:
-                (tree / name).symlink_to(ROOT / name)
-            for name in names:
-                shutil.rmtree(tree / "webhook" / "addons" / name)
-                shutil.rmtree(tree / "tests" / "addons" / name, ignore_errors=True)
-        return made[names]
-
-    return without
+def without(names, tree):
+    """A copy of the tree without some add-ons."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tree / name)  # with compiled modules: each process imports most of them
+    for name in LINKED:
+        (tree / name).symlink_to(ROOT / name)
+    for name in names:
+        shutil.rmtree(tree / "webhook" / "addons" / name)
+        shutil.rmtree(tree / "tests" / "addons" / name, ignore_errors=True)
 
 
 def run(tree, *arguments):
@@ -102,40 +116,50 @@ def run(tree, *arguments):
     )
 
 
-@pytest.mark.parametrize("names", REMOVED)
-def test_the_rest_serves_and_reclaims(trees, names):
-    tree, gone = trees(names), gone_with(names)
-    done = run(tree, "-c", "import webhook.server.root, webhook.evictor.root as m; print(m.__file__)")
-    assert done.stdout.startswith(str(tree)), done.stderr
-    shown = run(tree, "-m", "webhook", "--help").stdout.partition("Commands:")[2]
-    listed = set(re.findall(r"^  ([\w-]+)", shown, re.MULTILINE))
+def check_what_is_gone(tree, folder, names, *, blocked):
+    """The servers are imported, and command line and policy know which add-ons are there."""
+    gone, asked = gone_with(names), [["--help"], ["serve", "--help"], ["evict", "--help"]]
+    for section, line in SECTIONS.items():
+        (folder / f"{section}.yaml").write_text(f"{POLICY}{section}: {line}\n")
+        asked.append(["policy", "check", str(folder / f"{section}.yaml")])
+    done = run(tree, "-c", ASKED, json.dumps(asked), *blocked)
+    assert done.returncode == 0, done.stderr
+    file, shown, *helped = json.loads(done.stdout)
+    assert file.startswith(str(tree))
+    listed = set(re.findall(r"^  ([\w-]+)", shown[1].partition("Commands:")[2], re.MULTILINE))
     commands = {command: name for name, addon in ADDONS.items() for command in addon.commands}
     assert {each for each in listed if each in commands} == {each for each in commands if commands[each] not in gone}
-    for command in ("serve", "evict"):
-        assert run(tree, "-m", "webhook", command, "--help").returncode == 0
+    assert [status for status, _ in helped[:2]] == [0, 0]
+    for section, (status, output) in zip(SECTIONS, helped[2:], strict=True):
+        is_read = all(addon.section != section or name not in gone for name, addon in ADDONS.items())
+        want = f"{folder / section}.yaml:4: {section}: is without effect"
+        assert (status == 0, want in output) == (is_read, not is_read), output
+
+
+@pytest.mark.parametrize("name", ADDONS)
+def test_without_one_the_rest_knows_that_it_is_gone(tmp_path, name):
+    check_what_is_gone(ROOT, tmp_path, (name,), blocked=(name,))
+
+
+def test_without_all_the_rest_serves_and_reclaims(tmp_path_factory):
+    tree, names = tmp_path_factory.mktemp("tree"), tuple(ADDONS)
+    without(names, tree)
+    check_what_is_gone(tree, tmp_path_factory.mktemp("policies"), names, blocked=())
     command = tree / "fairgate"
     command.write_text(f'#!/bin/sh\nPYTHONPATH={tree} exec {sys.executable} -m webhook "$@"\n')
     command.chmod(0o755)
     assert "admitted" in see_tryout(command, folder=tree)
-    done = run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files_without(gone, SHORT))
+    done = run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files_without({*names}, SHORT))
     assert done.returncode == 0, done.stdout[-3000:]
-
-
-@pytest.mark.parametrize("names", REMOVED)
-def test_a_section_of_the_policy_that_no_addon_reads_is_a_problem(trees, names, tmp_path):
-    for section, line in SECTIONS.items():
-        (tmp_path / "policy.yaml").write_text(f"{POLICY}{section}: {line}\n")
-        is_read = all(addon.section != section or name not in gone_with(names) for name, addon in ADDONS.items())
-        done = run(trees(names), "-m", "webhook", "policy", "check", str(tmp_path))
-        want = f"{tmp_path / 'policy.yaml'}:4: {section}: is without effect"
-        assert (done.returncode == 0, want in done.stdout) == (is_read, not is_read), done.stdout
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("names", REMOVED)
-def test_the_rest_passes_its_tests(trees, names):
+def test_the_rest_passes_its_tests(tmp_path_factory, names):
+    tree = tmp_path_factory.mktemp("tree")
+    without(names, tree)
     chosen = files_without(gone_with(names), LONG)
     marks = "not cluster and not slow and not long"
-    done = run(trees(names), "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-m", marks, *chosen)
+    done = run(tree, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-m", marks, *chosen)
     assert done.returncode == 0, done.stdout[-5000:]

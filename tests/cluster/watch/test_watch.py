@@ -130,11 +130,12 @@ async def test_an_object_recreated_under_its_name_replaces_the_old_one(api, book
     old = api.put(PODS, "same", namespace="vision", spec={"gpus": 2})["metadata"]["uid"]
     async with running(watch):
         await until(lambda: watch.synced and api.watchers)
-        watching, api.watchers[:] = api.watchers.copy(), []  # no watcher receives what follows
+        watching = api.watchers.copy()
+        api.watchers.clear()  # no watcher receives what follows
         api.delete(PODS, "same", namespace="vision")
         api.put(PODS, "same", namespace="vision", spec={"gpus": 3})
         api.forget_history()
-        api.watchers.extend(watching)
+        api.watchers.update(watching)
         api.disturb(ErrorEvent(410))
         await until(lambda: watch.relists == 1)
     assert book.held == truth(api)
