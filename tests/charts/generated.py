@@ -6,14 +6,12 @@ A test compares them with what is there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 
 import yaml
 
 from tests.charts.helm import CHART
 from tests.charts.readme import readme
-from webhook.cluster.uninstall.survey import Right, Scope, needed_rights
 from webhook.core.model.amounts import ResourceName
 from webhook.core.model.gpu_shares import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.policy import OPERATOR_NAMESPACES, Enforcement, Policy
@@ -24,7 +22,6 @@ from webhook.kube.registration.static_files import Component, definitions, kind_
 from webhook.policy.sections import BUILT_IN
 
 COUNTED, IGNORED, KEY, PATH, USER = "@counted@", "@ignored-gpu@", "@key@", "@path@", "@user@"
-NAMESPACE, WORKLOAD, SECRET = "@namespace@", "@workload@", "@secret@"
 
 
 def generated() -> dict[str, str]:
@@ -33,7 +30,6 @@ def generated() -> dict[str, str]:
         "README.md": readme(CHART),
         "files/viewer.yaml": _yaml(viewer_role()),
         "files/kinds.yaml": _yaml({each.value: kind_rules(each) for each in Component}),
-        "files/uninstall.yaml": _yaml(_uninstall_rules()),
         **{f"files/{made['spec']['names']['plural']}.yaml": _yaml(made["spec"]) for made in definitions()},
         "files/webhooks.json": f"{json.dumps(_webhooks(), indent=2)}\n",
     }
@@ -41,43 +37,6 @@ def generated() -> dict[str, str]:
 
 def _yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, width=2**16)
-
-
-def _uninstall_rules() -> dict[str, object]:
-    """The rules of the hook's roles: in the cluster and in the namespace of the release.
-
-    Apart are what it needs to delete the definitions, and the Secret of the certificates.
-    """
-    least = Scope(namespace=NAMESPACE, workload=WORKLOAD, keeps_definitions=True)
-    base, with_definitions, with_secret = (
-        needed_rights(each)
-        for each in (
-            least,
-            replace(least, keeps_definitions=False),
-            replace(least, certs_secret=SECRET, secret_namespace=NAMESPACE),
-        )
-    )
-    return {
-        "cluster": _rules(right for right in base if not right.namespace),
-        "namespace": _rules(right for right in base if right.namespace),
-        "definitions": _rules(right for right in with_definitions if right not in base),
-        "certificates": _rules(right for right in with_secret if right not in base),
-    }
-
-
-def _rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
-    """One rule for each resource, and for each set of verbs on it."""
-    verbs: dict[tuple[str, str, str], list[str]] = {}
-    for right in rights:
-        verbs.setdefault((right.group, right.resource, right.name), []).append(right.verb)
-    names: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (group, resource, name), allowed in verbs.items():
-        names.setdefault((group, resource, tuple(allowed)), []).append(name)
-    return [
-        {"apiGroups": [group], "resources": [resource], "verbs": list(allowed)}
-        | ({"resourceNames": found} if any(found) else {})
-        for (group, resource, allowed), found in names.items()
-    ]
 
 
 def _webhooks() -> dict[str, object]:

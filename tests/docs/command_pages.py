@@ -30,7 +30,7 @@ from webhook.cli.policy_diff import DiffReport
 from webhook.cli.queue.run import QueueReport
 from webhook.cli.review.run import ReviewReport
 from webhook.cli.status.report import StatusReport
-from webhook.cli.uninstall.run import UninstallReport
+from webhook.cli.uninstall import UninstallReport
 
 _HEAD = """# Command line
 

@@ -26,14 +26,14 @@ from tests.scenarios.uninstalling import (
     uninstall,
 )
 from webhook.cluster.api.client import ApiConnection, connect
-from webhook.cluster.uninstall.removal import Step, Uninstallation, plan
-from webhook.cluster.uninstall.survey import Scope, Tempo, survey
+from webhook.cluster.uninstall import Scope, Step, Uninstallation
 from webhook.kube.registration.static_files import DEFINITIONS, REGISTERED_GUARDS, WEBHOOKS, leases
 
 pytestmark = pytest.mark.cluster
 
 QUEUES = "defaults: {onLimit: queue, onNoRoom: queue}\nreclaim: {notice: 5m, minimumRuntime: 0s}\n"
-QUICK = Tempo(settle_seconds=0.02, poll_seconds=0.05)
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+QUICK = Scope(settle_seconds=0.02, poll_seconds=0.05)
 
 
 @pytest.mark.promise
@@ -126,9 +126,8 @@ async def _ends_before(cluster, *, change):
     """Run an uninstallation that is killed right after so many changes; returns whether it came to its end."""
     async with await connect(cluster.kubeconfig) as connection:
         killed = _Killed(connection, change)
-        scope = Scope()
-        removal = Uninstallation(killed, scope, QUICK, report=lambda _: None, waits=lambda _: None)
-        work = asyncio.create_task(removal.run(await survey(connection, scope, QUICK)))
+        removal = Uninstallation(killed, QUICK, report=lambda _: None, waits=lambda _: None)
+        work = asyncio.create_task(removal.run())
         death = asyncio.create_task(killed.is_dead.wait())
         await asyncio.wait((work, death), return_when=asyncio.FIRST_COMPLETED)
         is_over = work.done()
@@ -190,24 +189,34 @@ def test_a_dry_run_shows_everything_in_order_and_changes_nothing(cluster, namesp
     assert sorted(left(cluster)) == before
 
 
-def test_a_missing_right_is_named_before_anything_is_changed(cluster, namespace, tmp_path):
+def test_a_missing_right_is_named_and_no_pod_is_left_without_a_process_that_serves_it(cluster, namespace, tmp_path):
+    """Without a right to read nothing is changed. One to write ends it where it is missing, and with it, it goes on."""
     [node] = make_nodes(cluster, 1)
     leave_traces(cluster, namespace, tmp_path, node=node, pods=1)
     before = sorted(left(cluster))
     cluster.kubectl("create", "clusterrolebinding", "ada", "--clusterrole=admin", "--user=ada")
-    refused = uninstall(cluster, kubeconfig=cluster.user_kubeconfig("ada"))
-    assert refused.exit_code == 1
-    assert "nothing was changed: you lack" in refused.stderr
-    for right in (
-        "delete validatingwebhookconfigurations.admissionregistration.k8s.io fairgate",
-        "delete customresourcedefinitions.apiextensions.k8s.io teamledgers.fairgate.dev",
-        "patch nodes",
-    ):
-        assert f"\n  {right}\n" in refused.stderr
-    assert "patch pods" not in refused.stderr, "an admin of all namespaces has it"
+    ada = cluster.user_kubeconfig("ada")
+    refused = uninstall(cluster, kubeconfig=ada)
+    assert refused.exit_code == 2
+    assert "RBAC must grant this user the verb list on nodes" in refused.stderr
     assert sorted(left(cluster)) == before
-    report = report_of(uninstall(cluster, "-o", "json", kubeconfig=cluster.user_kubeconfig("ada")))
-    assert "patch nodes" in report["missingRights"]
+    for name, verbs in (("reads", ["get", "list"]), ("writes", ["*"])):
+        rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}
+        cluster.api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": [rule]})
+    cluster.kubectl("create", "clusterrolebinding", "ada-reads", "--clusterrole=reads", "--user=ada")
+
+    def ended(*, by):
+        return by in report_of(uninstall(cluster, "-o", "json", kubeconfig=ada))["problem"]
+
+    wait_for(cluster, lambda: ended(by="cannot delete validatingwebhookconfigurations"), what="ada may read")
+    assert sorted(left(cluster)) == before
+    cluster.kubectl("create", "clusterrolebinding", "ada-writes", "--clusterrole=writes", "--user=ada")
+    wait_for(
+        cluster,
+        lambda: not list(left(cluster)) or not uninstall(cluster, kubeconfig=ada).exit_code,
+        what="all is removed",
+    )
+    assert not list(left(cluster))
 
 
 def test_a_line_that_is_kept_waits_for_the_next_installation(cluster):
@@ -260,7 +269,7 @@ def test_an_admin_with_kubectl_alone_removes_a_gate_that_is_guarded(cluster, nam
 def test_the_plan_of_an_empty_cluster_has_nothing_in_it(cluster):
     async def planned():
         async with await connect(cluster.kubeconfig) as connection:
-            return plan(await survey(connection, Scope(), QUICK), Scope())
+            return await Uninstallation(connection, QUICK, report=lambda _: None, waits=lambda _: None).plan()
 
     definitions = [each.path for each in DEFINITIONS if cluster.api.exists(each.path)]
     for path in definitions:

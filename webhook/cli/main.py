@@ -27,7 +27,7 @@ COMMANDS: Final = {
     "serve": "webhook.cli.serve:serve",
     "status": "webhook.cli.status.command:status",
     "tryout": "webhook.cli.tryout:tryout",
-    "uninstall": "webhook.cli.uninstall.command:uninstall",
+    "uninstall": "webhook.cli.uninstall:uninstall",
     "version": "webhook.cli.main:version",
     "world": "webhook.cli.world:world",
     **addons.commands(),

@@ -344,6 +344,16 @@ async def read_static_registration(connection: ApiConnection, *, resource: str, 
     return static_registration(by_webhook=by_webhook, by_guard=by_guard)
 
 
+async def may_create_pods(connection: ApiConnection, namespace: str) -> bool:
+    """Return whether RBAC allows it. Raises ClusterError."""
+    asked = {"verb": "create", "resource": "pods", "namespace": namespace}
+    api, kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
+    review = {"apiVersion": api, "kind": kind, "spec": {"resourceAttributes": asked}}
+    path, body = f"/apis/{api}/{kind.lower()}s", msgspec.json.encode(review)
+    answer = _OBJECT.decode(await connection.send("POST", path, body, action=f"create {kind.lower()}s"))
+    return bool(answer["status"]["allowed"])
+
+
 async def _refusal(connection: ApiConnection, pod: _Json, namespace: str) -> str:
     try:
         await _create_dry(connection, pod, namespace)

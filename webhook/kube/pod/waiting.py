@@ -38,8 +38,8 @@ class MarkedPod(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Namespace and name."""
-        return f"{self.namespace}/{self.name}"
+        """Kind, namespace and name."""
+        return f"Pod {self.namespace}/{self.name}"
 
 
 class _Pod(msgspec.Struct, frozen=True, gc=False):

@@ -373,7 +373,10 @@ _PLURALS: Final = {
     **PLURALS,
     "CustomResourceDefinition": "customresourcedefinitions",
     "ClusterRole": "clusterroles",
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
     "Lease": "leases",
+    "Node": "nodes",
     "Secret": "secrets",
     keys.HELD_NODES_KIND: keys.HELD_NODES,
 }

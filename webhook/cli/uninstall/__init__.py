@@ -1,1 +1,0 @@
-"""`fairgate uninstall`: takes Fairgate out of a cluster."""
