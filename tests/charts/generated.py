@@ -16,7 +16,7 @@ from webhook.core.model.amounts import ResourceName
 from webhook.core.model.gpu_shares import OTHER_DEVICES, PATTERN, looks_like_gpu
 from webhook.core.model.policy import OPERATOR_NAMESPACES, Enforcement, Policy
 from webhook.kube.kinds.table import BUILT_IN as BUILT_IN_KINDS
-from webhook.kube.registration.guards import changed_keys_expression, guards
+from webhook.kube.registration.guards import changed_labels_expression, guards
 from webhook.kube.registration.registration import ServiceReference, gpu_pod_expression, webhook_configurations
 from webhook.kube.registration.static_files import Component, definitions, kind_rules, viewer_role
 from webhook.policy.sections import BUILT_IN
@@ -51,7 +51,7 @@ def _webhooks() -> dict[str, object]:
         "notEnforced": {key: patient[key] for key in ("failurePolicy", "timeoutSeconds")},
         "concerns": gpu_pod_expression(lenient),
         "guards": guards(guarded, trusted_users=[USER]),
-        "tenancyKey": changed_keys_expression([("labels", [KEY])]),
+        "tenancyKey": changed_labels_expression([KEY]),
         "lookalike": PATTERN,
         "otherDevices": OTHER_DEVICES,
         "counted": sorted(name for name, weight in BUILT_IN.items() if weight),

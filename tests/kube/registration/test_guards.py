@@ -1,13 +1,21 @@
 """The guards of a policy: which there are, what they do, and which changes they see. Scenarios run them."""
 
+import json
+import re
+from importlib import resources
+
 import pytest
 
 from tests.core.support.make import team
 from tests.kube.support.cel import holds
 from webhook.core.model.constraints import Operator, Requirement
 from webhook.core.model.policy import Defaults, DeviceAccess, Enforcement, LabelSelector, Policy
-from webhook.kube.registration.guards import GRACE, LABELS, TENANCY, changed_keys_expression, guards
+from webhook.core.model.reasons import Code
+from webhook.kube import registration
+from webhook.kube.objects import keys
+from webhook.kube.registration.guards import FORGED, GRACE, GUARDS, LABELS, TENANCY, guards
 
+TEAM = keys.TEAM
 DEVICE_GUARDS = {"fairgate-devices", "fairgate-devices-env", "fairgate-devices-volumes"}
 
 
@@ -77,23 +85,70 @@ def test_the_longest_grace_period_is_that_of_the_policy():
     assert "at most 42 seconds" in spec["validations"][0]["messageExpression"]
 
 
-KEYS = (("labels", ("team",)), ("annotations", ("decision",)))
-
-
 @pytest.mark.parametrize(
     ("old", "new", "want"),
     [
         ({}, {}, False),
-        ({"labels": {"team": "a"}}, {"labels": {"team": "a", "app": "x"}}, False),
-        ({"labels": {"team": "a"}}, {"labels": {"team": "b"}}, True),
-        ({"labels": {"team": "a"}}, {}, True),
-        ({"labels": {"team": ""}}, {}, True),
-        ({}, {"annotations": {"decision": "{}"}}, True),
-        (None, {"labels": {"team": "a"}}, True),
+        ({"labels": {TEAM: "a"}}, {"labels": {TEAM: "a", "app": "x"}}, False),
+        ({"labels": {TEAM: "a"}}, {"labels": {TEAM: "b"}}, True),
+        ({"labels": {TEAM: "a"}}, {}, True),
+        ({"labels": {TEAM: ""}}, {}, True),
+        ({}, {"annotations": {keys.DECISION: "{}"}}, True),
+        (None, {"labels": {TEAM: "a"}}, True),
         (None, {"labels": {"app": "x"}}, False),
+        *((None, {"labels": {key: "x"}}, True) for key in keys.GUARDED_LABELS),
+        *((None, {"annotations": {key: "x"}}, True) for key in keys.GUARDED_ANNOTATIONS),
     ],
-    ids=["nothing", "another label", "changed", "removed", "an empty one removed", "added", "created with", "created"],
 )
-def test_a_change_of_a_guarded_key_is_seen(old, new, want):
-    before = None if old is None else {"metadata": old}
-    assert holds(changed_keys_expression(KEYS), object={"metadata": new}, oldObject=before) is want
+def test_a_change_of_a_guarded_key_is_seen_and_named(old, new, want):
+    spec = policies()[LABELS]
+    is_new = {"request": {"operation": "CREATE"}, "object": {"metadata": new, "spec": {}}}
+    before = None if old is None else {"metadata": old, "spec": {}}
+    assert holds(conditions(spec)["changes-fairgate-keys"], **is_new, oldObject=before) is want
+    assert all(key in spec["validations"][0]["messageExpression"] for key in (*new.get("annotations", ()), TEAM))
+
+
+@pytest.mark.parametrize(("user", "want"), [("alice", True), ("bob", True), ("mallory", False), ("ali", False)])
+def test_named_users_are_trusted(user, want):
+    [validation] = policies(trusted_users=["bob", "alice", "bob"])[FORGED]["validations"]
+    request = {"userInfo": {"username": user}}
+    assert holds(validation["expression"], request=request, namespaceObject={"metadata": {}}) is want
+
+
+@pytest.mark.parametrize(
+    ("namespace", "want"),
+    [("ci-1", False), ("ci-", False), ("my-ci-1", True), ("ab", False), ("abc", True), ("monitoring", True)],
+)
+def test_exempt_globs_match_whole_names(namespace, want):
+    """Exact names are in the selector; brackets are no glob of a namespace name."""
+    spec = policies(Policy(exempt_namespaces=("ci-*", "a?", "monitoring")))[FORGED]
+    assert holds(conditions(spec)["is-not-exempt"], request={"namespace": namespace}) is want
+
+
+@pytest.mark.parametrize(
+    ("metadata", "want"),
+    [
+        ({}, False),
+        ({"labels": {"team": "a"}}, False),
+        ({"labels": {"fairgate.dev/exempt": "true"}}, True),
+        ({"labels": {"fairgate.dev/exempt": ""}}, True),
+        ({"labels": {"fairgate.dev/exempt": "false"}}, False),
+    ],
+)
+def test_the_label_exempts_a_namespace_unless_it_is_false(metadata, want):
+    [validation] = policies()[FORGED]["validations"]
+    assert holds(validation["expression"], namespaceObject={"metadata": metadata}) is want
+
+
+def test_templates_are_filled_all_expressions_are_used_and_refusals_have_a_code():
+    made = policies(trusted_users=["bob"])
+    assert sorted(made) == sorted(GUARDS)
+    assert not re.search(r"\$[{\d]", json.dumps(made))
+    texts = {each.name: each.read_text() for each in (resources.files(registration) / "templates").iterdir()}
+    names = re.findall(r"^([a-z-]+): ", texts["expressions.yaml"], re.M)
+    used = set(re.findall(r"[({]([a-z-]+)", "".join(texts.values())))
+    assert [name for name in names if name not in used] == []
+    for each in (each for spec in made.values() for each in spec["validations"]):
+        text = each.get("message") or each["messageExpression"]
+        assert Code(re.search(r"\((\w+)\)\"?$", text)[1])
+        assert each["reason"] == "Forbidden"

@@ -2,10 +2,12 @@
 
 import pytest
 
+from webhook.core.model.policy import Policy
 from webhook.kube.objects import keys
-from webhook.kube.registration.guards import HELD_BINDINGS, HELD_DEVICES, HELD_NODE_NAMES, PARAM_REF, held_guards
+from webhook.kube.registration.guards import HELD_BINDINGS, HELD_DEVICES, HELD_NODE_NAMES, PARAMETRIC, guards
 
-GUARDS = {each["metadata"]["name"]: each["spec"] for each in held_guards(["bob"])}
+MADE = [each for each in guards(Policy(), trusted_users=["bob"]) if each["metadata"]["name"] in PARAMETRIC]
+GUARDS = {each["metadata"]["name"]: each["spec"] for each in MADE if "Binding" not in each["kind"]}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,11 @@ def test_each_way_to_a_node_is_guarded(name, want):
 def test_without_the_definition_or_the_object_pods_are_bound(spec):
     assert spec["failurePolicy"] == "Ignore"
     assert spec["paramKind"] == {"apiVersion": keys.OWN_API, "kind": keys.HELD_NODES_KIND}
-    assert PARAM_REF["parameterNotFoundAction"] == "Allow"
+
+
+def test_without_a_parameter_a_request_passes():
+    bindings = [each["spec"]["paramRef"] for each in MADE if "Binding" in each["kind"]]
+    assert [each["parameterNotFoundAction"] for each in bindings] == ["Allow"] * len(PARAMETRIC)
 
 
 @pytest.mark.parametrize("spec", GUARDS.values(), ids=GUARDS)

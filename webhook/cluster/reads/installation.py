@@ -24,9 +24,9 @@ from webhook.kube.objects.events import read_lease
 from webhook.kube.objects.keys import ServerVersion
 from webhook.kube.pod.pods import unix_seconds
 from webhook.kube.registration import inventory
+from webhook.kube.registration.guards import GUARDS
 from webhook.kube.registration.inventory import GUARD, PLURALS, Probe, excluding_keys
 from webhook.kube.registration.static_files import (
-    GUARDS,
     StaticRegistration,
     pod_for_guard,
     pod_for_webhook,

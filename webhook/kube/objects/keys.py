@@ -77,8 +77,6 @@ HOLD: Final = "fairgate.dev/hold"
 
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION, IDLE_SINCE, EVICT_AT, EVICT_FOR)
-FIXED_ANNOTATIONS: Final = (MINIMUM,)
-"""Annotations that the user of a pod writes, and that may not change once the pod exists."""
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Pod annotation: the kubelet made the pod from a file on its node."""

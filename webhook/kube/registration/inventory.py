@@ -26,15 +26,13 @@ from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.bounds import Selector, whole_selector
-from webhook.kube.registration.device_guards import DEVICES, SOURCES
-from webhook.kube.registration.guards import FORGED, GRACE, TENANCY, guards
+from webhook.kube.registration.guards import OF_POLICY, guards
 from webhook.kube.registration.registration import (
     MUTATE_NAME,
     MUTATING_CONFIGURATION,
     VALIDATING_CONFIGURATION,
     webhook_configurations,
 )
-from webhook.kube.registration.size_guards import BINDING_SIZES, SIZES
 
 _Json = dict[str, Any]
 
@@ -47,8 +45,6 @@ PLURALS: Final = {
     BINDING: "validatingadmissionpolicybindings",
 }
 """The kinds that register Fairgate, with the plural names of their URLs."""
-_GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES, SIZES, BINDING_SIZES)
-"""The guards that depend on the policy."""
 _SELECTOR: Final = "namespaceSelector"
 _OF_POLICY: Final = ("rules", "matchConditions", _SELECTOR)
 """The fields that select requests. How a webhook is reached and trusted does not depend on the policy."""
@@ -63,7 +59,7 @@ _PLACEHOLDER_URL: Final = "https://where.invalid"
 def objects_from_policy(policy: Policy, *, excluding: Iterable[str] = ()) -> list[_Json]:
     """Return the registered objects that depend on the policy, with the fields that do; `excluding` as in `guards`."""
     made = guards(policy, excluding=excluding)
-    depending = [each for each in made if each["kind"] == BINDING or each["metadata"]["name"] in _GUARDS]
+    depending = [each for each in made if each["kind"] == BINDING or each["metadata"]["name"] in OF_POLICY]
     return [*webhook_configurations(policy, ca_bundle_pem=None, url=_PLACEHOLDER_URL), *depending]
 
 

@@ -23,11 +23,9 @@ from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import definition, report_crd
 from webhook.kube.ledger.team_ledger import team_ledger_crd
 from webhook.kube.objects import keys
-from webhook.kube.registration.device_guards import DEVICES, SOURCES, VOLUMES
-from webhook.kube.registration.guards import FORGED, GRACE, HELD_ROOM, LABELS, PARAMETRIC, TENANCY
+from webhook.kube.registration.guards import FORGED, GUARDS
 from webhook.kube.registration.inventory import CONFIGURATIONS, GUARD, PLURALS, pod_with_limits
 from webhook.kube.registration.registration import GLOB, MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, pattern_of
-from webhook.kube.registration.size_guards import BINDING_SIZES, SIZES
 from webhook.kube.workloads.unknown_kinds import SCALER_API, SCALERS
 
 _Json = dict[str, Any]
@@ -327,15 +325,6 @@ def static_registration(*, by_webhook: str, by_guard: str) -> StaticRegistration
 
 
 # The ClusterRole for read access to what Fairgate publishes and to its registration.
-
-
-GUARDS: Final = (
-    *(LABELS, HELD_ROOM, TENANCY, FORGED, GRACE),
-    *PARAMETRIC,
-    *(DEVICES, SOURCES, VOLUMES),
-    *(SIZES, BINDING_SIZES),
-)
-"""The names of all guards, and of their bindings."""
 
 
 def viewer_role() -> _Json:
