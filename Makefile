@@ -64,7 +64,7 @@ test-rest: setup ## on the real control plane, all that `make test` leaves out: 
 
 test-all: test test-rest ## both: before a pull request
 
-test-operators: setup ## tests with real operators, cert-manager, Prometheus; MINUTES=20 leaves out what is not built by then
+test-operators: setup ## tests with real operators, cert-manager, Prometheus, Alertmanager; MINUTES=20 leaves out what is not built by then
 	@$(BIN)/python -m tests.control_plane.build --operators $(if $(MINUTES),--minutes $(MINUTES)) >/dev/null; built=$$?; \
 	$(BIN)/pytest -n $(WORKERS) -m 'operators and not (promise or long)' --limit-reruns 2 $(if $(MINUTES),--only-built) && exit $$built
 

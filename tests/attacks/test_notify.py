@@ -14,10 +14,10 @@ from tests.addons.messages.process import Process
 from tests.addons.messages.receiver import receiving, status
 from tests.cluster.support.pki import Authority
 from tests.core.support import make
-from webhook.addons.messages.delivery import MAX_ITEMS, item
-from webhook.addons.messages.notifier import RefusalWindow, watch_notify
-from webhook.addons.messages.server import ServerMessages
-from webhook.core.model.policy_addons import NotifyKind, NotifyRules, NotifyTarget, NotifyTemplate, SecretHeader
+from webhook.addons.messages.alerts import MAX_LINES, bounded
+from webhook.addons.messages.notifier import watch_notify
+from webhook.addons.messages.server import RefusalWindow, ServerMessages
+from webhook.core.model.policy_addons import NotifyRules, NotifyTarget, NotifyTemplate, SecretHeader
 from webhook.kube.ledger.reports import ReplicaReport, written_at
 from webhook.observe.evictor import ReclaimMetrics
 from webhook.observe.logs import LogFormat, open_logs
@@ -66,11 +66,13 @@ async def test_ten_thousand_refusals_in_a_second_are_one_message(process, author
     window.update({"a": report}, NOW + 10)
     async with receiving(authority) as receiver, process.running(process.target(receiver)) as notifier:
         for second in range(60):
-            notifier.set_states({NotifyKind.REFUSALS: window.states(NotifyRules(), NOW + 10 + second)})
+            notifier.set_states(window.states(NotifyRules(), NOW + 10 + second))
             await asyncio.sleep(1)
     [request] = receiver.got
-    assert request.message["summary"] == "team team-a: 10,000 refused requests within 10m"
-    assert request.message["items"] == [{"text": "TeamLimitExceeded: 10,000"}]
+    assert request.message["commonAnnotations"] == {
+        "summary": "team team-a: 10,000 refused requests within 10m",
+        "description": "TeamLimitExceeded: 10,000",
+    }
     assert b"channel" not in request.body
 
 
@@ -78,12 +80,13 @@ async def test_memory_is_bounded_whatever_happens(process, authority):
     async with receiving(authority) as receiver, process.running(process.target(receiver)) as notifier:
         tracemalloc.start()
         for number in range(20_000):
-            notifier.note(EVICTIONS, item("x" * 100_000, namespace="y" * 1000, name=f"{number}" * 100))
+            notifier.note(EVICTIONS, bounded(f"{number}" * 100 + "x" * 100_000))
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         await asyncio.sleep(10)
     [request] = receiver.got
-    assert (request.message["count"], len(request.message["items"])) == (20_000, MAX_ITEMS)
+    shown = request.message["commonAnnotations"]
+    assert (shown["summary"], shown["description"].count("\n")) == ("team vision: 20,000 pods evicted", MAX_LINES - 1)
     assert len(request.body) < 40_000
     assert held < 200_000
 
@@ -97,25 +100,22 @@ async def test_no_name_becomes_a_mention_or_a_link(process, authority):
         'a"},{"b',
         "a\n• b\x1b[2J\u202e",
     ]
-    async with receiving(authority) as slack, receiving(authority) as program, receiving(authority) as alerts:
+    async with receiving(authority) as program, receiving(authority) as alerts:
         targets = [
-            process.target(slack, "slack", template=NotifyTemplate.SLACK),
             process.target(program, "program"),
             process.target(alerts, "alerts", template=NotifyTemplate.ALERTMANAGER),
         ]
         async with process.running(*targets) as notifier:
             for name in names:
-                notifier.note(EVICTIONS, item(name, namespace=name, name=name))
+                notifier.note(EVICTIONS, bounded(f"{name}/{name}"))
             await asyncio.sleep(10)
-    [shown] = slack.got
-    text = shown.message["text"]
+    [alert] = alerts.got[0].message
+    assert program.got[0].message["commonAnnotations"] == alert["annotations"]
+    text = alert["annotations"]["description"]
     assert not {"<", ">", "\x1b", "\u202e"}.intersection(text)
     assert "@everyone" not in text
-    assert text.count("\n") == len(names)
-    assert shown.message["parse"] == "none"
-    assert [each["name"] for each in program.got[0].message["items"]][:4] == names[:4]
-    assert len(alerts.got[0].message) == 1
-    for got in (slack.got, program.got, alerts.got):
+    assert text.count("\n") == len(names) - 1
+    for got in (program.got, alerts.got):
         assert b"evil" not in json.dumps([got[0].line, got[0].headers]).encode()
 
 
@@ -129,7 +129,7 @@ async def test_no_secret_shows_anywhere(process, authority):
             (process.secrets / "url").write_text(f"{receiver.url}/{TOKEN}")
             target = process.target(receiver, f"t{number}", url="", url_file="url", header=BEARER)
             async with process.running(target) as notifier:
-                notifier.note(EVICTIONS, item("evicted"))
+                notifier.note(EVICTIONS, "evicted")
                 await asyncio.sleep(20)
                 assert receiver.got[0].headers["authorization"] == f"Bearer {TOKEN}"
                 report = ReplicaReport("server", "", "1", "p1", "enforce", notify=notifier.problems())
@@ -145,8 +145,8 @@ async def test_no_secret_shows_anywhere(process, authority):
 
 
 def test_the_published_policy_has_names_of_files_only():
-    target = {"name": "t", "urlFile": "slack-url", "tokenFile": "token"}
+    target = {"name": "t", "urlFile": "on-call-url", "tokenFile": "token"}
     head = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"}
     files = {"p.yaml": yaml.safe_dump({**head, "notify": {"targets": [target]}}).encode()}
-    assert parse(files, origin="p").notify.targets[0].url_file == "slack-url"
+    assert parse(files, origin="p").notify.targets[0].url_file == "on-call-url"
     assert yaml.safe_load(published(files))["notify"]["targets"] == [target]

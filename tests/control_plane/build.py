@@ -263,7 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to build: {', '.join(RECIPES)}")
     parser.add_argument(
-        "--operators", action="store_true", help="without names: also operators, cert-manager and Prometheus"
+        "--operators",
+        action="store_true",
+        help="without names: also operators, cert-manager, Prometheus and Alertmanager",
     )
     parser.add_argument("--rest", action="store_true", help="without names: also Helm, for `make test-rest`")
     parser.add_argument("--minutes", type=float, metavar="N", help="end after so many minutes, ready or not")

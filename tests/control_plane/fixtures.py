@@ -7,10 +7,12 @@ top does it for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 from xdist.workermanage import WorkerController
 
+from tests.control_plane import alertmanager as alerts
 from tests.control_plane import certmanager, operators, prometheus
 from tests.control_plane.assets import missing_binaries
 from tests.control_plane.background import BackgroundBuild
@@ -20,6 +22,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.descheduler import Descheduler
 from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import (
+    ALERTMANAGER,
     CERT_MANAGER,
     CONTROL_PLANE,
     FOR_REST,
@@ -40,6 +43,7 @@ RECIPES_BY_FIXTURE = {
     "cert_manager": (CERT_MANAGER,),
     **{recipe.name.replace("-", "_"): (recipe,) for recipe in OPERATORS},
     "promtool": (PROMETHEUS,),
+    "alertmanager": (ALERTMANAGER,),
 }
 MARK = "operators"
 BUILD = pytest.StashKey[BackgroundBuild]()
@@ -286,6 +290,14 @@ def descheduler(cluster: ControlPlane) -> Descheduler:
 def promtool(built_control_plane: None) -> Callable[..., str]:  # noqa: ARG001  what it needs is built along with that
     """Prometheus' own checker: called with its arguments, returns its output."""
     return prometheus.promtool
+
+
+@pytest.fixture(scope="session")
+def alertmanager(
+    built_control_plane: None,  # noqa: ARG001  what it needs is built along with that
+) -> Callable[[str], AbstractContextManager[str]]:
+    """Runs Alertmanager for a block; called with the address of the webhook that it calls."""
+    return alerts.alertmanager
 
 
 def _start_or_fail(**options: object) -> ControlPlane:

@@ -133,7 +133,7 @@ MINOR = under_test()
 CONTROL_PLANE = tuple(dict.fromkeys((ETCD, KWOK, KUBERNETES, MINORS[MINOR])))
 """What a control plane is made of; binaries of a later recipe take the place of those of an earlier one."""
 TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER, KARPENTER, KUEUE, VOLCANO, DESCHEDULER = OPERATORS
-HELM, CERT_MANAGER, PROMETHEUS = TOOLS
+HELM, CERT_MANAGER, PROMETHEUS, ALERTMANAGER = TOOLS
 (SCHEDULER_PERF,) = _GROUPS["harnesses"]
 (CERT_MANAGER_MODULE,) = _GROUPS["modules"]
 
@@ -141,7 +141,7 @@ FOR_TEST = (*CONTROL_PLANE, TRAINING_OPERATOR)
 """What `make test` needs, in the order in which it is built."""
 FOR_REST = (HELM,)
 """What `make test-rest` needs besides."""
-FOR_TEST_OPERATORS = (CERT_MANAGER, *OPERATORS, PROMETHEUS)
+FOR_TEST_OPERATORS = (CERT_MANAGER, *OPERATORS, PROMETHEUS, ALERTMANAGER)
 """What `make test-operators` needs besides the control plane."""
 
 RECIPES = {

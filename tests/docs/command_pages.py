@@ -16,7 +16,6 @@ from typing import Final
 import click
 
 from webhook.addons.history.usage.report import UsageReport
-from webhook.addons.messages.delivery import Message
 from webhook.addons.moves.run import DefragmentReport
 from webhook.addons.simulation.replay.recorded import ReplayReport
 from webhook.addons.simulation.simulate.results import SimulationReport
@@ -78,11 +77,10 @@ _DATA: Final = {
     "review": ReviewReport,
     "simulate": SimulationReport,
     "status": StatusReport,
-    "notify": Message,
     "uninstall": UninstallReport,
     "usage": UsageReport,
 }
-"""The JSON output of commands, and of messages to people."""
+"""The JSON output of commands."""
 
 
 def pages() -> dict[str, str]:

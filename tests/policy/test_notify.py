@@ -24,7 +24,7 @@ PROBLEMS = {
     "a long URL": (TARGET % f"url: 'https://h/{'x' * MAX_URL}'", "targets[0].url: expected a URL of at most 2048"),
     "a password": (TARGET % "url: 'https://u:p@h/'", "targets[0].url: a user or password in the URL"),
     "a fragment": (TARGET % "url: 'https://h/#x'", "targets[0].url: a URL to send to has no fragment"),
-    "Slack": (TARGET % "url: 'https://hooks.slack.com/services/T/B/x'", "targets[0].url: the address of a Slack"),
+    "Slack": (TARGET % "url: 'https://hooks.slack.com/services/T/B/x'", "targets[0].url: Slack takes no alerts"),
     "a secret in clear text": (
         TARGET % "url: 'http://h/', tokenFile: t",
         "targets[0]: a secret would be sent in clear",
@@ -33,6 +33,7 @@ PROBLEMS = {
         TARGET % f"{OK}, tokenFile: t, header: {{name: X, file: f}}",
         "targets[0]: expected at most one of",
     ),
+    "a format that is gone": (TARGET % f"{OK}, template: slack", "targets[0].template: expected one of json, alert"),
     "another API": (TARGET % f"{OK}, template: alertmanager", "targets[0]: expected the address of Alertmanager's API"),
     "a path": (TARGET % "urlFile: ../../token", "targets[0].urlFile: expected the name of a file in the folder"),
     "an absolute path": (TARGET % f"{OK}, caFile: /etc/passwd", "targets[0].caFile: expected the name of a file"),

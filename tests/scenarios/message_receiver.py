@@ -24,7 +24,7 @@ class MessageReceiver:
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """The messages of one kind."""
-        return [each for each in self.messages if each["subject"]["kind"] == kind]
+        return [each for each in self.messages if each["commonLabels"]["alertname"] == f"Fairgate{kind.capitalize()}"]
 
 
 @contextmanager

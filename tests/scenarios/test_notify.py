@@ -64,16 +64,17 @@ def test_evictions_and_refusals_arrive_once(cluster, tmp_path):
             wait_for(cluster, lambda: on_call.of("refusals"), what="a message of the refusals")
             wait_for(cluster, lambda: on_call.of("limits"), what="a message of the limit", timeout=90)
             [lost] = channel.messages
-            assert (lost["subject"], lost["count"], lost["cluster"]) == ({"kind": "evictions", "name": "a"}, 10, "east")
-            assert sorted(each["name"] for each in lost["items"]) == sorted(gone)
-            assert all("team b takes its share back" in each["text"] for each in lost["items"])
+            labels, shown = lost["commonLabels"], lost["commonAnnotations"]
+            assert (labels["subject"], labels["cluster"], shown["summary"]) == ("a", "east", "team a: 10 pods evicted")
+            lines = shown["description"].split("\n")
+            assert sorted(line.split()[1] for line in lines) == sorted(f"{mine}/{name}" for name in gone)
+            assert all("team b takes its share back" in line for line in lines)
             assert channel.tokens == [f"Bearer {TOKEN}"]
             [refused] = on_call.of("refusals")
-            assert (refused["subject"]["name"], refused["phase"]) == ("b", "began")
-            assert refused["items"][0]["text"].startswith("TeamLimitExceeded: ")
+            assert (refused["commonLabels"]["subject"], refused["status"]) == ("b", "firing")
+            assert refused["commonAnnotations"]["description"].startswith("TeamLimitExceeded: ")
             [full] = on_call.of("limits")
-            assert full["summary"] == "team b holds 20 of at most 20 GPUs: nothing is left"
-            assert len({each["sender"] for each in on_call.messages}) == 1, "one server sends"
+            assert "team b holds 20 of at most 20 GPUs: nothing is left" in json.dumps(full)
 
             shown = "target gone: no connection: Connection refused"
             [found] = [each for each in command(cluster, "doctor")["findings"] if each["check"] == "notify"]
@@ -88,4 +89,4 @@ def test_evictions_and_refusals_arrive_once(cluster, tmp_path):
             wait_for(cluster, lambda: len(on_call.of("limits")) == 2, what="the next leader's messages", timeout=120)
             assert len(channel.messages) == 1
             assert len(on_call.of("refusals")) == 1
-            assert {each["phase"] for each in on_call.of("limits")} == {"began"}
+            assert {each["status"] for each in on_call.of("limits")} == {"firing"}

@@ -166,7 +166,7 @@ _ALERTS: Final = "/api/v2/alerts"
 def _file_name(value: str) -> str:
     if not _FILE.fullmatch(value):
         raise ValueError(
-            f"expected the name of a file in the folder of secrets, such as slack-url, got {described(value)}"
+            f"expected the name of a file in the folder of secrets, such as on-call-url, got {described(value)}"
         )
     return value
 
@@ -197,10 +197,7 @@ def parse_url(text: str) -> SplitResult:
 
 def _url(value: str) -> str:
     if parse_url(value).hostname == _SLACK:
-        raise ValueError(
-            "the address of a Slack webhook is a secret, and all who may read Reports see the policy: put it "
-            "into a file of the folder of secrets, and name that as urlFile"
-        )
+        raise ValueError("Slack takes no alerts: send to Alertmanager, and let it send to Slack (slack_configs)")
     return value
 
 
@@ -236,14 +233,16 @@ class Target(Spec):
     )
     template: NotifyTemplate = Field(
         default=NotifyTemplate.JSON,
-        description="json: docs/tasks/notify.md has the fields; slack: for a webhook of Slack or Mattermost; "
-        "alertmanager: alerts for Alertmanager's /api/v2/alerts.",
+        description="alertmanager: alerts for Alertmanager's /api/v2/alerts; json: the same alerts for receivers of "
+        "Alertmanager's webhooks, version 4.",
     )
     kinds: Annotated[list[NotifyKind], Field(min_length=1)] = Field(
         default=list(NotifyKind), description="What it gets messages about. Default: everything."
     )
     interval: NotifyPause = Field(
-        default="10m", validate_default=True, description="At most one message of one subject in this time."
+        default="10m",
+        validate_default=True,
+        description="At most one message of one kind in this time; new trouble does not wait.",
     )
     repeat: NotifyPause = Field(
         default="4h",

@@ -16,9 +16,10 @@ from webhook.observe.logs import LineWriter, LogFormat, Logs
 
 
 class Process:
-    """A process that sends messages."""
+    """A process that sends messages; its Unix time begins at `now`."""
 
-    def __init__(self, folder: Path, authority: Authority) -> None:
+    def __init__(self, folder: Path, authority: Authority, *, now: float = NOW) -> None:
+        self.now = now
         self.secrets = folder_of(folder / "secrets", authority)
         self.log = folder / "log"
         self.policy = policy()
@@ -44,10 +45,9 @@ class Process:
         notifier = Notifier(
             lambda: self.policy,
             logs,
-            process="pod_1",
             kinds=kinds,
             secrets=self.secrets,
-            clock=lambda: NOW + clock() - began,
+            clock=lambda: self.now + clock() - began,
         )
         task = asyncio.create_task(notifier.run())
         try:

@@ -32,6 +32,11 @@ class Request:
         """The body as JSON."""
         return json.loads(self.body)
 
+    @property
+    def alerts(self) -> list[Any]:
+        """What each alert of the message is about, in a few words."""
+        return [(each["labels"]["subject"], each["status"]) for each in self.message["alerts"]]
+
 
 @dataclass
 class Receiver:

@@ -12,7 +12,7 @@ from tests.addons.messages.receiver import OK, receiving, status
 from webhook.addons.messages.notifier import FLUSH_SECONDS, PROBE_SECONDS
 from webhook.core.model.policy_addons import NotifyKind, NotifyTemplate
 
-STATES = {NotifyKind.TROUBLE: {TROUBLE.name: BEHIND}}
+STATES = {TROUBLE: BEHIND}
 
 
 @pytest.fixture
@@ -21,22 +21,24 @@ def stage(tmp_path, authority):
 
 
 async def test_each_target_gets_what_it_wants_in_its_format(stage, authority):
-    async with receiving(authority) as program, receiving(authority) as slack:
+    async with receiving(authority) as program, receiving(authority) as alertmanager:
         only = frozenset({NotifyKind.EVICTIONS})
         targets = [
             stage.target(program, "program"),
-            stage.target(slack, "slack", template=NotifyTemplate.SLACK, kinds=only),
+            stage.target(alertmanager, "am", template=NotifyTemplate.ALERTMANAGER, kinds=only),
         ]
         async with stage.running(*targets) as notifier:
             notifier.note(EVICTIONS, evicted())
             notifier.set_states(STATES)
             await asyncio.sleep(30)
             assert notifier.counts()["program", "sent"] == 2
-            assert notifier.states() == {"program": (0, 0), "slack": (0, 0)}
-    assert {each.message["subject"]["kind"] for each in program.got} == {"evictions", "trouble"}
-    assert {each.message["cluster"] for each in program.got} == {"east"}
-    [shown] = slack.got
-    assert shown.message["text"].startswith("team vision: 1 pod evicted (cluster east)")
+            assert notifier.states() == {"program": (0, 0), "am": (0, 0)}
+    assert [each.message["groupLabels"] for each in program.got] == [
+        {"alertname": "FairgateTrouble", "cluster": "east"},
+        {"alertname": "FairgateEvictions", "cluster": "east"},
+    ]
+    [request] = alertmanager.got
+    assert request.message[0]["annotations"]["summary"] == "team vision: 1 pod evicted"
 
 
 async def test_a_target_that_hangs_delays_no_other(stage, authority):
@@ -53,7 +55,9 @@ async def test_a_target_that_hangs_delays_no_other(stage, authority):
             notifier.note(EVICTIONS, evicted())
         assert asyncio.get_running_loop().time() == began, "who reports does not wait"
         await asyncio.sleep(8)
-        assert [each.message["count"] for each in fast.got] == [1000]
+        assert [each.message["commonAnnotations"]["summary"] for each in fast.got] == [
+            "team vision: 1,000 pods evicted"
+        ]
         await asyncio.sleep(100)
         assert notifier.problems() == ["target slow: no answer within 10 s"]
 
@@ -71,7 +75,7 @@ async def test_what_fails_is_sent_again_later_and_later_as_it_was(stage, authori
         pauses = [later - earlier for earlier, later in itertools.pairwise(at)]
         assert 5 <= len(at) <= 12
         assert pauses[-1] > 4 * pauses[0]
-        assert len({each.message["id"] for each in receiver.got}) == 1
+        assert len({each.message["alerts"][0]["fingerprint"] for each in receiver.got}) == 1
         receiver.answer = OK
         await asyncio.sleep(300)
         assert notifier.problems() == []
@@ -89,7 +93,8 @@ async def test_what_the_target_rejects_is_dropped_and_the_next_message_is_sent(s
         notifier.note(EVICTIONS, evicted("second"))
         await asyncio.sleep(120)
         assert notifier.counts()["t", "dropped"] == 1
-    assert [each.message["items"][0]["name"] for each in receiver.got] == ["first", "second"]
+    first, second = (each.message["commonAnnotations"]["description"] for each in receiver.got)
+    assert ("first" in first, "second" in second) == (True, True)
 
 
 async def test_retry_after_is_respected(stage, authority):
@@ -134,7 +139,8 @@ async def test_targets_come_and_go_with_the_policy(stage, authority):
         stage.set_targets(stage.target(receiver, "a"))
         await asyncio.sleep(3)
         assert notifier.counts()["a", "sent"] == 0
-    assert [each.message["items"][0]["name"] for each in receiver.got] == ["sweep-17"]
+    [request] = receiver.got
+    assert request.message["commonAnnotations"]["summary"] == "team vision: 1 pod evicted"
 
 
 async def test_what_happened_in_the_last_seconds_is_sent_at_the_end(stage, authority):
@@ -142,7 +148,7 @@ async def test_what_happened_in_the_last_seconds_is_sent_at_the_end(stage, autho
         await asyncio.sleep(3)
         notifier.set_states(STATES)
         notifier.note(EVICTIONS, evicted("last"))
-    assert [each.message["subject"]["kind"] for each in receiver.got] == ["evictions"]
+    assert [each.alerts for each in receiver.got] == [[("vision", "firing")]]
 
 
 async def test_the_end_waits_for_a_target_that_hangs_for_seconds_only(stage, authority):
@@ -163,7 +169,7 @@ async def test_states_of_another_leader_are_not_reported_as_over(stage, authorit
         await asyncio.sleep(10)
         notifier.forget_states()
         await asyncio.sleep(1800)
-    assert [each.message["phase"] for each in receiver.got] == ["began"]
+    assert [each.alerts for each in receiver.got] == [[("ledger", "firing")]]
 
 
 async def test_a_process_knows_only_the_targets_that_it_sends_to(stage, authority):

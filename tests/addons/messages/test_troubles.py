@@ -6,8 +6,9 @@ import pytest
 
 from certs.authority import certificate_to_pem, make_ca, make_leaf, new_key
 from tests.addons.messages.made import NOW
-from webhook.addons.messages.delivery import Severity
-from webhook.addons.messages.notifier import trouble_states
+from webhook.addons.messages.alerts import Severity, Subject
+from webhook.addons.messages.server import trouble_states
+from webhook.core.model.policy_addons import NotifyKind
 from webhook.kube.ledger.reports import ReplicaReport, written_at
 
 
@@ -22,33 +23,29 @@ def test_processes_without_trouble_are_no_news():
 @pytest.mark.parametrize(
     ("found", "condition", "text"),
     [
-        (report(not_ready=["certificate: expired at noon"]), "certificate", "a: expired at noon"),
-        (report(not_ready=["ledger: no TeamLedgers"]), "ledger", "a: no TeamLedgers"),
-        (report(not_ready=["world: pods: nothing for 130 s"]), "world", "a: pods: nothing for 130 s"),
-        (report(not_ready=["elsewhere: why"]), "serving", "a: why"),
-        (report(behind=["team vision: 3 resourceVersions behind"]), "ledger", "a: behind: team vision"),
-        (report(policy_problem="a.yaml:3: teams"), "policy", "a: a.yaml:3: teams"),
-        (report(registration="forbidden"), "registration", "a: forbidden"),
-        (report(election="no right to get leases"), "election", "a: no right to get leases"),
-        (report(stalled="the first pod"), "line", "a: the first pod"),
-        (report(age=36), "process", "a: its last report is of 2026-"),
-        (report(certificate="no PEM"), "certificate", "a: its certificate holds no readable PEM certificate"),
+        (report(not_ready=["certificate: expired at noon"]), "certificate", "expired at noon"),
+        (report(not_ready=["ledger: no TeamLedgers"]), "ledger", "no TeamLedgers"),
+        (report(not_ready=["world: pods: nothing for 130 s"]), "world", "pods: nothing for 130 s"),
+        (report(not_ready=["elsewhere: why"]), "serving", "why"),
+        (report(behind=["team vision: 3 resourceVersions behind"]), "ledger", "behind: team vision"),
+        (report(policy_problem="a.yaml:3: teams"), "policy", "a.yaml:3: teams"),
+        (report(registration="forbidden"), "registration", "forbidden"),
+        (report(election="no right to get leases"), "election", "no right to get leases"),
+        (report(stalled="the first pod"), "line", "the first pod"),
+        (report(age=36), "process", "its last report is of 2026-"),
+        (report(certificate="no PEM"), "certificate", "its certificate holds no readable PEM certificate"),
     ],
 )
 def test_each_trouble_has_its_condition_and_names_the_process(found, condition, text):
-    [(name, state)] = trouble_states({"a": found, "b": report()}, NOW).items()
-    assert name == condition
-    assert state.severity is Severity.CRITICAL
-    assert state.items[0].text.startswith(text)
+    [(subject, state)] = trouble_states({"a": found, "b": report()}, NOW).items()
+    assert subject == Subject(NotifyKind.TROUBLE, condition, Severity.CRITICAL, "a")
+    assert state.lines[0].startswith(text)
     assert state.settle_seconds >= 60, "a process that starts or drains is no trouble"
 
 
-def test_several_processes_with_one_trouble_are_one_subject_and_one_more_is_news():
+def test_each_process_with_a_trouble_is_an_alert_of_its_own():
     broken = report(not_ready=["ledger: away"])
-    one = trouble_states({"a": broken, "b": report()}, NOW)["ledger"]
-    two = trouble_states({"a": broken, "b": broken}, NOW)["ledger"]
-    assert len(two.items) == 2
-    assert one.key != two.key
+    assert [each.process for each in trouble_states({"a": broken, "b": broken, "c": report()}, NOW)] == ["a", "b"]
 
 
 def test_a_certificate_that_is_not_renewed_in_time():
@@ -60,4 +57,4 @@ def test_a_certificate_that_is_not_renewed_in_time():
     late = {"a": ReplicaReport("server", written_at(NOW + 11 * 86_400), "1", "a", "enforce", certificate=pem)}
     assert trouble_states(fresh, NOW + 9 * 86_400) == {}
     [state] = trouble_states(late, NOW + 11 * 86_400).values()
-    assert "was not renewed and expires at 2026-" in state.items[0].text
+    assert "was not renewed and expires at 2026-" in state.lines[0]

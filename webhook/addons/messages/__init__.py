@@ -1,1 +1,1 @@
-"""Messages to people by HTTP: what is worth one, how often it is sent, in which format. Knows no decision."""
+"""Messages to people, as alerts by HTTP: what is worth one, and how often it is sent. Knows no decision."""

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from webhook.addons.messages.delivery import Subject, item
+from webhook.addons.messages.alerts import Subject, bounded
 from webhook.addons.messages.notifier import Notifier, watch_notify
 from webhook.cli.options import PATH, of
-from webhook.core.model.amounts import format_gpus
+from webhook.core.model.amounts import plural_gpus
 from webhook.core.model.policy_addons import NotifyKind
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.evictor.addons import EvictorAddon, EvictorParts
@@ -47,7 +47,6 @@ class EvictorMessages(EvictorAddon):
         self._notifier = Notifier(
             lambda: parts.cluster_view.world.policy,
             parts.logs,
-            process=parts.process,
             kinds=KINDS,
             secrets=secrets,
             clock=self._clock,
@@ -56,9 +55,9 @@ class EvictorMessages(EvictorAddon):
 
     def notify(self, kind: NotifyKind, gpu_pod: ReclaimPod, text: str) -> None:
         """Have people of a pod's team get a message about it."""
-        gpus, at = format_gpus(gpu_pod.demand.gpus), rfc3339(int(self._clock()))
-        about = item(text, at=at, namespace=gpu_pod.namespace, name=gpu_pod.name, gpus=gpus)
-        self._notifier.note(Subject(kind, gpu_pod.team), about)
+        at, pod = rfc3339(int(self._clock())), f"{gpu_pod.namespace}/{gpu_pod.name}"
+        line = bounded(f"{at}: {pod} of {plural_gpus(gpu_pod.demand.gpus)}: {text}")
+        self._notifier.note(Subject(kind, gpu_pod.team), line)
 
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Return what runs for as long as the evictor does."""

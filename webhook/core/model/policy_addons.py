@@ -194,10 +194,9 @@ class NotifyKind(StrEnum):
 
 
 class NotifyTemplate(StrEnum):
-    """The format of a message."""
+    """The format of a message: how Alertmanager calls its webhooks, or its own API."""
 
     JSON = "json"
-    SLACK = "slack"
     ALERTMANAGER = "alertmanager"
 
 
