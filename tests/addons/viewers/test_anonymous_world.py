@@ -1,10 +1,9 @@
 """A world made of the anonymous one has the same room, charges and line, and none of the names."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.core.support.make import GPU, gpus, node, policy, resident, team, world
 from tests.core.support.waiting import waiting
@@ -115,7 +114,7 @@ def test_the_nodes_of_a_world_that_has_some_stay_as_they_are():
 def test_a_pod_that_points_at_nothing_is_an_error():
     full = world(POLICY, [node("n0")])
     full.set_pod(resident(node=NodeName("n0")))
-    broken = replace(anonymous(full), demands=())
+    broken = structs.replace(anonymous(full), demands=())
     with pytest.raises(ValueError, match="points at nothing"):
         broken.fill(World(POLICY))
 

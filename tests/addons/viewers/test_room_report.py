@@ -75,7 +75,7 @@ PROBLEMS = {
     "cut off": (broken(content=b64encode(compress(b"{}" * 900)[:-8]).decode()), "cut off"),
     "no JSON": (broken(content=b64encode(compress(b"{")).decode()), "cannot be read"),
     "a shape that is not there": (
-        broken(content=b64encode(compress(b'{"nodes":[["n",7,0,false]]}')).decode()),
+        broken(content=b64encode(compress(b'{"shaped":[["n",7,0,false]]}')).decode()),
         "cannot be read",
     ),
 }
@@ -96,7 +96,7 @@ def test_what_unpacks_to_more_than_is_ever_published_is_not_read(monkeypatch):
 
 def test_what_is_too_large_is_left_out_the_line_first(monkeypatch):
     made = small()
-    size = len(room_report(replace(made, waiting=()), at=AT).content)
+    size = len(room_report(replace_struct(made, waiting=()), at=AT).content)
     monkeypatch.setattr(packing, "MAX_ROOM_BYTES", size)
     without = room_report(made, at=AT)
     assert (without.pods, without.waiting, read_room(without).waiting) == (2, 0, ())

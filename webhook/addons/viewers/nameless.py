@@ -7,11 +7,13 @@ those of the line. The pods of a team are in a namespace that stands for all of 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from typing import Final, NamedTuple
+
+import msgspec
 
 from webhook.core.model.amounts import (
     CPU,
@@ -60,9 +62,11 @@ class AnonymousDemand(NamedTuple):
 
 
 class AnonymousPod(NamedTuple):
-    """A Resident with GPUs. Numbers are places in the lists of the AnonymousWorld, -1 for none.
+    """A Resident with GPUs, or a WaitingPod. Numbers are places in the lists of the AnonymousWorld, -1 for none.
 
-    `digest` tells its reader whether it is a pod that they know. `user` is a number that means nothing elsewhere.
+    `digest` tells its reader whether it is a pod that they know, "" of a sum of pods. `user` is a number that means
+    nothing elsewhere, `team` is -1 where the team has no name. `tier` of one that waits is the one that its user
+    asked for, "" for none.
     """
 
     digest: str
@@ -79,45 +83,27 @@ class AnonymousPod(NamedTuple):
     is_backfill: bool = False
     devices: tuple[int, ...] = ()
     model: GpuModel | None = None
-
-
-class AnonymousSum(NamedTuple):
-    """What all pods without GPUs request on a node: those that come with it (`is_standing`), or the others."""
-
-    node: int
-    is_standing: bool
-    requests: _Amounts
-
-
-class AnonymousWaiting(NamedTuple):
-    """A WaitingPod; numbers as in AnonymousPod, `tier` is the one that its user asked for, "" for none."""
-
-    digest: str
-    team: int
-    demand: int
-    created: int
     priority: int = 0
-    tier: str = ""
-    user: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AnonymousWorld:
-    """Nodes, pods and line of a cluster. `teams` and `demands` are what the numbers of pods point at."""
+class AnonymousWorld(msgspec.Struct, frozen=True):
+    """Nodes, pods and line of a cluster. `teams` and `demands` are what the numbers of pods point at.
+
+    What the pods without GPUs of a node request is one pod for those that come with it, and one for all others.
+    """
 
     nodes: tuple[Node, ...] = ()
     priority_classes: tuple[PriorityTriple, ...] = ()
     teams: tuple[TeamName, ...] = ()
     demands: tuple[AnonymousDemand, ...] = ()
     pods: tuple[AnonymousPod, ...] = ()
-    sums: tuple[AnonymousSum, ...] = ()
-    waiting: tuple[AnonymousWaiting, ...] = ()
+    waiting: tuple[AnonymousPod, ...] = ()
     autoscalers: tuple[str, ...] = ()
 
     @property
     def without_pods(self) -> "AnonymousWorld":
         """The same without pods."""
-        return replace(self, pods=(), sums=(), waiting=())
+        return msgspec.structs.replace(self, pods=(), waiting=())
 
     def fill(self, world: World) -> None:
         """Add the pods that a world does not have, and the nodes to a world without any.
@@ -139,46 +125,24 @@ class AnonymousWorld:
     def _add_pods(self, world: World) -> None:
         known = {digest_of(pod.uid) for pod in world.pods()} | {digest_of(pod.uid) for pod in world.waiting.all()}
         demands = [each.demand for each in self.demands]
-        for each in self._sums_of_others(world):
-            world.set_pod(self._sum(each))
+        own = _requests_of_own(world)
         for pod in self.pods:
+            demand, shares_by = demands[pod.demand], self.demands[pod.demand].shares_by
+            if not pod.digest:
+                mine = own[self._name(pod.node), pod.handling]
+                left = ((name, amount - mine[name]) for name, amount in demand.requests)
+                demand = replace(demand, requests=tuple([each for each in left if each[1] > 0]))
             if pod.digest not in known:
-                world.set_pod(self._resident(pod, demands[pod.demand], self.demands[pod.demand].shares_by))
+                world.set_pod(self._resident(pod, demand, shares_by))
         for waiting in self.waiting:
             if waiting.digest not in known:
                 world.set_waiting(self._waiting(waiting, demands[waiting.demand]))
 
-    def _sums_of_others(self, world: World) -> Iterable[AnonymousSum]:
-        """Return the sums without the pods that the world has."""
-        own: dict[tuple[NodeName, bool], dict[ResourceName, int]] = defaultdict(lambda: defaultdict(int))
-        for pod in world.pods():
-            if pod.node is not None and not is_counted_alone(pod):
-                of_node = own[pod.node, pod.handling in STANDING]
-                for name, amount in pod.demand.requests:
-                    of_node[name] += amount
-        for each in self.sums:
-            mine: Mapping[ResourceName, int] = own.get((self.nodes[each.node].name, each.is_standing), {})
-            left = ((name, amount - mine.get(name, 0)) for name, amount in each.requests)
-            yield each._replace(requests=tuple([(name, amount) for name, amount in left if amount > 0]))
-
-    def _sum(self, of: AnonymousSum) -> Resident:
-        return Resident(
-            uid=Uid(f"{_UID}{of.node}/{of.is_standing}"),
-            namespace=Namespace(HIDDEN),
-            name=HIDDEN,
-            demand=Demand(0, (), of.requests),
-            node=self.nodes[of.node].name,
-            owner=None,
-            team_label=None,
-            tier_label=None,
-            handling=Handling.DAEMON_SET if of.is_standing else Handling.NODE_NAME,
-        )
-
     def _resident(self, pod: AnonymousPod, demand: Demand, shares_by: str) -> Resident:
-        team = self.teams[pod.team]
+        team = None if pod.team < 0 else self.teams[pod.team]
         return Resident(
-            uid=Uid(f"{_UID}{pod.digest}"),
-            namespace=hidden_namespace(team),
+            uid=Uid(f"{_UID}{pod.digest or (pod.node, pod.handling)}"),
+            namespace=Namespace(HIDDEN) if team is None else hidden_namespace(team),
             name=HIDDEN,
             demand=demand,
             node=self._name(pod.node),
@@ -197,7 +161,7 @@ class AnonymousWorld:
             deadline=pod.deadline,
         )
 
-    def _waiting(self, waiting: AnonymousWaiting, demand: Demand) -> WaitingPod:
+    def _waiting(self, waiting: AnonymousPod, demand: Demand) -> WaitingPod:
         team = self.teams[waiting.team]
         pod = Pod(
             hidden_namespace(team),
@@ -210,6 +174,19 @@ class AnonymousWorld:
 
     def _name(self, number: int) -> NodeName | None:
         return None if number < 0 else self.nodes[number].name
+
+
+def _requests_of_own(world: World) -> Mapping[tuple[NodeName | None, str], Counter[ResourceName]]:
+    """Return what the pods without GPUs request that a world has, by node and as they are summed up."""
+    own: dict[tuple[NodeName | None, str], Counter[ResourceName]] = defaultdict(Counter)
+    for pod in world.pods():
+        if not is_counted_alone(pod):
+            own[pod.node, _summed_as(pod)].update(dict(pod.demand.requests))
+    return own
+
+
+def _summed_as(pod: Resident) -> str:
+    return (Handling.DAEMON_SET if pod.handling in STANDING else Handling.NODE_NAME).value
 
 
 def is_counted_alone(pod: Resident) -> bool:
@@ -263,8 +240,8 @@ class Anonymizer:
         self._users: dict[User, int] = {}
         self._demands: dict[AnonymousDemand, int] = {}
         self._shown: list[AnonymousPod] = []
-        self._waiting: list[AnonymousWaiting] = []
-        self._sums: dict[tuple[int, bool], Counter[ResourceName]] = defaultdict(Counter)
+        self._waiting: list[AnonymousPod] = []
+        self._sums: dict[tuple[int, str], Counter[ResourceName]] = defaultdict(Counter)
         self._unbound: Counter[TeamName] = Counter()
         self._resources: set[ResourceName] = {CPU, MEMORY, PODS, *world.policy.resources}
 
@@ -288,16 +265,18 @@ class Anonymizer:
 
     def result(self) -> AnonymousWorld:
         """Return the anonymous world."""
-        sums = (
-            AnonymousSum(node, standing, tuple(sorted(each.items()))) for (node, standing), each in self._sums.items()
-        )
+        sums = [
+            AnonymousPod(
+                "", -1, "", self._demand(Demand(0, (), tuple(sorted(each.items()))), ""), node, handling=handling
+            )
+            for (node, handling), each in self._sums.items()
+        ]
         return AnonymousWorld(
             self._nodes,
             tuple(self._world.priority_classes.values()),
             tuple(self._teams),
             tuple(self._demands),
-            tuple(self._shown),
-            tuple(sums),
+            (*self._shown, *sums),
             tuple(self._waiting),
             tuple(sorted(self._world.autoscalers)),
         )
@@ -305,7 +284,7 @@ class Anonymizer:
     def _note(self, pod: Resident) -> None:
         if not is_counted_alone(pod):
             if (node := self._number(pod.node)) >= 0:
-                self._sums[node, pod.handling in STANDING].update(dict(self._offered(pod.demand.requests)))
+                self._sums[node, _summed_as(pod)].update(dict(self._offered(pod.demand.requests)))
             return
         world, charge = self._world, self._world.charge_of(pod.uid)
         team = world.tenancy(pod.namespace).team_name if charge is None else charge.team
@@ -337,14 +316,14 @@ class Anonymizer:
         pod = waiting.pod
         demand = self._world.with_claims(pod).demand if pod.needs_resolution else pod.demand
         self._waiting.append(
-            AnonymousWaiting(
+            AnonymousPod(
                 digest_of(waiting.uid),
                 self._teams.setdefault(waiting.team, len(self._teams)),
-                self._demand(demand, ""),
-                waiting.created,
-                waiting.priority,
                 str(pod.requested_tier or ""),
-                self._user(waiting.user),
+                self._demand(demand, ""),
+                created=waiting.created,
+                user=self._user(waiting.user),
+                priority=waiting.priority,
             )
         )
 

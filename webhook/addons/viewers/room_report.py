@@ -9,20 +9,13 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from webhook.addons.viewers.nameless import (
-    AnonymousDemand,
-    AnonymousPod,
-    AnonymousSum,
-    AnonymousWaiting,
-    AnonymousWorld,
-)
-from webhook.core.model.amounts import NodeName, TeamName
+from webhook.addons.viewers.nameless import AnonymousWorld
+from webhook.core.model.amounts import NodeName
 from webhook.core.model.node import HOSTNAME, Node
-from webhook.core.model.pod import PriorityTriple
 from webhook.kube.ledger.reports import MAX_ROOM_BYTES, ROOM_FORMAT, RoomReport
 
 _MAX_BYTES: Final = 256 << 20
@@ -41,16 +34,11 @@ class _Node(NamedTuple):
     is_named: bool
 
 
-class _Content(msgspec.Struct, frozen=True):
+class _Content(AnonymousWorld, frozen=True):
+    """An anonymous world as it is written: instead of `nodes`, what they have in common and what they have not."""
+
     shapes: tuple[Node, ...] = ()
-    nodes: tuple[_Node, ...] = ()
-    priority_classes: tuple[PriorityTriple, ...] = ()
-    teams: tuple[TeamName, ...] = ()
-    demands: tuple[AnonymousDemand, ...] = ()
-    pods: tuple[AnonymousPod, ...] = ()
-    sums: tuple[AnonymousSum, ...] = ()
-    waiting: tuple[AnonymousWaiting, ...] = ()
-    autoscalers: tuple[str, ...] = ()
+    shaped: tuple[_Node, ...] = ()
 
 
 _decoder: Final = msgspec.json.Decoder(_Content)
@@ -70,11 +58,12 @@ def room_report(world: AnonymousWorld, *, at: str) -> RoomReport:
     content = _packed(world)
     if len(content) > MAX_ROOM_BYTES and waiting:
         waiting, omitted = (), "the line: with it the report would be too large"
-        content = _packed(replace(world, waiting=()))
+        content = _packed(msgspec.structs.replace(world, waiting=()))
     if len(content) > MAX_ROOM_BYTES:
         omitted = f"everything: it would have {len(content):,} bytes, and at most {MAX_ROOM_BYTES:,} are published"
         return RoomReport(at, ROOM_FORMAT, omitted=omitted)
-    return RoomReport(at, ROOM_FORMAT, len(world.nodes), len(world.pods), len(waiting), content, omitted)
+    pods = sum(bool(pod.digest) for pod in world.pods)
+    return RoomReport(at, ROOM_FORMAT, len(world.nodes), pods, len(waiting), content, omitted)
 
 
 def read_room(report: RoomReport) -> AnonymousWorld:
@@ -89,19 +78,11 @@ def read_room(report: RoomReport) -> AnonymousWorld:
         if not unpacker.eof:
             raise ValueError("it is longer than any that is published, or cut off")
         found = _decoder.decode(raw)
-        nodes = tuple([_node(each, found.shapes[each.shape]) for each in found.nodes])
+        nodes = tuple([_node(each, found.shapes[each.shape]) for each in found.shaped])
     except (Base64Error, zlib.error, msgspec.MsgspecError, IndexError) as cause:
         raise ValueError(f"its content cannot be read: {cause}") from cause
-    return AnonymousWorld(
-        nodes,
-        found.priority_classes,
-        found.teams,
-        found.demands,
-        found.pods,
-        found.sums,
-        found.waiting,
-        found.autoscalers,
-    )
+    rest = (getattr(found, name) for name in AnonymousWorld.__struct_fields__[1:])
+    return AnonymousWorld(nodes, *rest)
 
 
 def _packed(world: AnonymousWorld) -> str:
@@ -130,16 +111,7 @@ def _parts(world: AnonymousWorld, nodes: Sequence[_Node], shapes: Iterable[bytes
     """Yield the JSON in parts: encoding takes the interpreter from other threads for as long as one part takes."""
     yield b'{"shapes":['
     yield b",".join(shapes)
-    rows: dict[str, Sequence[Any]] = {
-        "nodes": nodes,
-        "priority_classes": world.priority_classes,
-        "teams": world.teams,
-        "demands": world.demands,
-        "pods": world.pods,
-        "sums": world.sums,
-        "waiting": world.waiting,
-        "autoscalers": world.autoscalers,
-    }
+    rows = {"shaped": nodes, **{name: getattr(world, name) for name in AnonymousWorld.__struct_fields__[1:]}}
     for name, each in rows.items():
         yield f'],"{name}":['.encode()
         for start in range(0, len(each), _AT_ONCE):

@@ -132,7 +132,7 @@ EVICTOR: Final = "evictor"
 MAX_POLICY_BYTES: Final = 1_000_000
 """The largest policy that is published: etcd's limit for an object is 1.5 MiB."""
 MAX_ROOM_BYTES: Final = 1_000_000
-ROOM_FORMAT: Final = 1
+ROOM_FORMAT: Final = 2
 """The largest content of the room that is published, and the version of its format."""
 MAX_TEXT_CHARACTERS: Final = 500
 """Characters of a reason in a report; the log has it in full."""
