@@ -8,7 +8,7 @@ from webhook.core.line.entries import Way
 from webhook.core.model.amounts import ONE_GPU, TeamName
 from webhook.core.model.constraints import Tier
 from webhook.core.model.decision import Charge
-from webhook.core.model.pod import NamespaceFacts
+from webhook.core.model.pod import Handling, NamespaceFacts
 from webhook.core.quota.charges import flight_of
 from webhook.core.world.listed_charges import assume_charges
 from webhook.observe.evictor import ReclaimMetrics
@@ -227,3 +227,14 @@ def test_the_evictors_gauges_are_in_gpus():
     assert have["fairgate_reclaim_held_nodes"] == "2.0"
     assert have["fairgate_reclaim_largest_seat_gpus"] == "7.5"
     assert have['fairgate_reclaim_lost_gpu_seconds_total{team="vision"}'] == "30.0"
+
+
+def test_pods_without_a_decision_are_counted_by_team_where_fairgate_would_have_decided():
+    rules = policy(team("vision", namespaces=("vision",)), team("nlp", namespaces=("nlp",)))
+    past, decided = (resident(2, name=name, namespace="vision", node="n") for name in ("past", "decided"))
+    theirs = resident(1, name="ds", namespace="vision", node="n", handling=Handling.DAEMON_SET, has_decision=False)
+    metrics = Metrics()
+    metrics.watch_world(world(rules, [node("n")], [past._replace(has_decision=False), decided, theirs]))
+    have = samples(metrics)
+    assert have['fairgate_undecided_pods{team="vision"}'] == "1.0"
+    assert have['fairgate_undecided_pods{team="nlp"}'] == "0.0"

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import Counter, Histogram
 
-from webhook.core.explain.pod_rows import unusual_pods
+from webhook.core.explain.pod_rows import bypassed_pods, unusual_pods
 from webhook.core.explain.team_rows import UsageRow, department_rows, team_rows, workloads_below
 from webhook.core.line.entries import Way
 from webhook.core.model.amounts import ONE_GPU, GpuModel, TeamName, Units, Unlimited
@@ -76,8 +76,10 @@ UNUSUAL: Final = {
     "them)."
 }
 
-BELOW: Final = {
-    "fairgate_workloads_below_minimum": "Workloads of the team with fewer pods ready than their minimum of replicas."
+OF_TEAMS: Final = {
+    "fairgate_workloads_below_minimum": "Workloads of the team with fewer pods ready than their minimum of replicas.",
+    "fairgate_undecided_pods": "GPU pods of the team that exist without a decision of Fairgate, which would have made "
+    "one: `fairgate bypassed` lists them.",
 }
 
 
@@ -139,11 +141,11 @@ def unusual_rows(world: World) -> Iterable[Row]:
         yield Row((stage,), (_gpus(found.get(stage, 0)),))
 
 
-def below_rows(world: World) -> Iterable[Row]:
-    """Yield how many workloads of each team are below their minimum of replicas."""
-    found = workloads_below(world)
-    for team in dict.fromkeys([*(team.name for team in world.policy.teams), *sorted(found)]):
-        yield Row((team,), (found[team],))
+def rows_of_teams(world: World) -> Iterable[Row]:
+    """Yield how many workloads of each team are below their minimum, and how many of its pods have no decision."""
+    below, undecided = workloads_below(world), Counts(each.team for each in bypassed_pods(world) if each.is_missed)
+    for team in dict.fromkeys([*(team.name for team in world.policy.teams), *sorted(below | undecided)]):
+        yield Row((team,), (below[team], undecided[team]))
 
 
 def _gpus(units: Units | float) -> float:
@@ -301,7 +303,7 @@ class Metrics(ProcessMetrics):
         self.add_table(NODES, lambda: node_rows(world), labels=["model", "resource"])
         self.add_table(MAINTENANCE, lambda: maintenance_rows(world), labels=["model"])
         self.add_table(REJECTING, lambda: rejecting_rows(world), labels=["node"])
-        self.add_table(BELOW, lambda: below_rows(world), labels=["team"])
+        self.add_table(OF_TEAMS, lambda: rows_of_teams(world), labels=["team"])
         self.add_table(UNUSUAL, lambda: unusual_rows(world), labels=["stage"])
 
     def watch_queue(self, world: World) -> QueueMetrics:

@@ -84,6 +84,12 @@ def test_each_process_is_to_read_what_states_minimums(more, want):
     assert [bool(each.remedy) for each in found] == [state == "wrong" for state, _ in want]
 
 
+def test_the_leader_says_how_many_pods_have_no_decision_which_is_no_problem():
+    said = "2 pods of 5 GPUs came without a decision of Fairgate: `fairgate bypassed` lists them"
+    found = findings(**replicas(**{"pod-1_a": process(leading=True, bypassed=said), "pod-1_b": process()}))
+    assert [(each.check, each.state) for each in found if each.message == said] == [(Check.WEBHOOKS, "ok")]
+
+
 def test_each_process_is_to_read_what_says_where_there_is_room():
     blind = process("evictor", left_out=["persistentvolumes", "horizontalpodautoscalers"])
     found = [each for each in findings(**replicas(**{"pod-2_d": blind})) if each.check == Check.ROOM]

@@ -179,6 +179,7 @@ def judge(observed: Observations) -> list[Finding]:
     findings += registration.check_webhooks(
         evidence.configurations, evidence.namespaces, policy, servers, is_static=static.webhooks, files=files
     )
+    findings += checks.check_bypassed(servers)
     findings += registration.check_reachable(
         observed.probe, policy, namespace=observed.namespace, is_exempt=observed.is_exempt
     )

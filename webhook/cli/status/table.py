@@ -242,17 +242,13 @@ def _free(board: Board, *, is_wide: bool) -> Grid:
             Line(_tail(row.resource)),
             Line(str(row.pieces)),
             Line(str(row.free)),
-            Line(_job(row.at_once, row.largest)),
-            Line(_job(row.guaranteed_at_once, row.guaranteed_pod)),
+            Line(row.now_text),
+            Line(row.reclaim_text),
             *([Line(str(row.closed))] if has_closed else []),
             *([Line(str(row.held))] if has_held else []),
             *([Line(str(row.whole_nodes)), Line(", ".join(row.claimants))] if is_wide else []),
         )
     return table
-
-
-def _job(at_once: int, largest: int) -> str:
-    return f"{plural(at_once, 'pod')} of {largest}" if largest else "none"
 
 
 def _short(model: GpuModel) -> str:

@@ -159,6 +159,11 @@ class BypassedPod(NamedTuple):
     team: TeamName
     why: str
 
+    @property
+    def is_missed(self) -> bool:
+        """Whether Fairgate would have decided on it."""
+        return _handling(self.pod) is Handling.MANAGED
+
 
 _HANDLED: Final = {
     Handling.MANAGED: "when it came Fairgate was off, did not enforce or was left out, or it named its node",
@@ -188,7 +193,7 @@ def bypassed_pods(world: World, *, sees: Callable[[Namespace], bool] = lambda _n
     return sorted(
         found,
         key=lambda each: (
-            _handling(each.pod) is not Handling.MANAGED,
+            not each.is_missed,
             each.pod.created,
             each.pod.namespace,
             each.pod.name,
@@ -204,7 +209,7 @@ def _handling(pod: Resident) -> Handling:
 
 def bypassed_text(found: Sequence[BypassedPod]) -> str:
     """Return how many pods were created past the webhook, and which command lists them; "" for none."""
-    missed = [each for each in found if _handling(each.pod) is Handling.MANAGED]
+    missed = [each for each in found if each.is_missed]
     if not missed:
         return ""
     gpus = plural_gpus(sum(each.pod.demand.gpus for each in missed))

@@ -34,6 +34,7 @@ from webhook.core.model.amounts import (
     exact_units,
     format_limit,
     natural_sort_key,
+    plural,
 )
 from webhook.core.model.constraints import Tier
 from webhook.core.model.pod import Resident
@@ -291,6 +292,20 @@ class FreeRow:
     held: int
     whole_nodes: int
     claimants: tuple[TeamName, ...] = ()
+
+    @property
+    def now_text(self) -> str:
+        """How many of the largest pods fit now."""
+        return _pods_text(self.at_once, self.largest)
+
+    @property
+    def reclaim_text(self) -> str:
+        """How many of the largest guaranteed pods one team could claim."""
+        return _pods_text(self.guaranteed_at_once, self.guaranteed_pod)
+
+
+def _pods_text(number: int, size: int) -> str:
+    return f"{plural(number, 'pod')} of {size}" if size else "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,8 +180,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     certificate first. `autoscaling` and what begins with it are what the leader knows of autoscalers. `refused` are
     counts, where policy has messages of refusals; `notify` says why messages to people do not reach a target.
     `idle_problem` is why the evictor does not know the use of GPUs, `minimums` how many workloads are to keep some
-    replicas, from the leading server, `left_out` the kinds that the process may not read and works without. `history`
-    is why usage is not written.
+    replicas and `bypassed` how many pods have no decision, both from the leading server, `left_out` the kinds that the
+    process may not read and works without. `history` is why usage is not written.
     """
 
     component: Annotated[str, Meta(description="server or evictor")]
@@ -208,6 +208,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
     autoscaling_problems: list[str] = []
     autoscaling_unsure: str = ""
     minimums: str = ""
+    bypassed: str = ""
     left_out: list[str] = []
     refused: list[RefusedReport] = []
     notify: list[str] = []

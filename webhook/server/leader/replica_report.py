@@ -9,7 +9,13 @@ from webhook import __version__
 from webhook.cluster.ledger.ledger import TeamState
 from webhook.cluster.watch.feed import AutoscalerWatch
 from webhook.cluster.writes.lease import Lease
-from webhook.core.explain.pod_rows import PoolProblem, autoscaling_problems, autoscaling_text
+from webhook.core.explain.pod_rows import (
+    PoolProblem,
+    autoscaling_problems,
+    autoscaling_text,
+    bypassed_pods,
+    bypassed_text,
+)
 from webhook.core.explain.team_rows import minimums_text
 from webhook.core.model.amounts import TeamName
 from webhook.core.world.world import World
@@ -91,6 +97,7 @@ class ServerState:
             autoscaling_problems=[_shown(each) for each in unfit][:MAX_POOLS],
             autoscaling_unsure=shortened(self.autoscalers.why_unsure) if is_leading else "",
             minimums=shortened(minimums_text(self.world)) if is_leading else "",
+            bypassed=bypassed_text(bypassed_pods(self.world)) if is_leading else "",
             left_out=self.left_out(),
             **self.of_addons(),
         )

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests import builders as b
 from tests.addons.page.support.pages import policy_of, sample_objects, served, state_of, waiting
 from tests.addons.page.views.test_teams import idle_state, scaled_state
 from tests.cli import sample_world
@@ -19,6 +20,7 @@ from webhook.addons.page.live.readable import Readable
 from webhook.addons.page.views.teams import EVERYTHING, Point
 from webhook.cli.queue.rows import COLUMNS
 from webhook.core.explain.line_rows import EarlierWaits, TeamWaits
+from webhook.core.explain.team_rows import board_of
 from webhook.core.model.amounts import ONE_GPU
 from webhook.files import Snapshots
 
@@ -158,6 +160,27 @@ def test_the_teams_view_has_the_workloads_that_are_to_keep_some_replicas():
 
 def test_without_a_minimum_the_teams_view_has_no_such_table(page):
     assert "Minimums of replicas" not in page.get("/teams")[1]
+
+
+def test_pods_without_a_decision_are_on_the_map_and_among_the_teams():
+    past = b.pod("past", namespace="vision", gpus=2, node="gpu-1")
+    with served(state_of([*sample_objects(), past])) as page:
+        page.enter()
+        assert "2 GPUs came without a decision of Fairgate" in page.get("/")[1]
+        body = page.get("/teams")[1]
+        assert 'id="bypassed"' in body
+        assert "vision/past" in body
+        assert "when it came Fairgate was off, did not enforce or was left out" in body
+
+
+def test_the_map_says_what_a_team_could_claim_as_the_status_does(page):
+    rows = {(row.model, row.resource): row for row in board_of(state_of().world).free}
+    body = page.get("/")[1]
+    cells = re.findall(r'data-label="by reclaim">([^<]*)<', body)
+    assert sorted(cells) == sorted(row.reclaim_text for row in rows.values())
+    assert sum(len(row.claimants) for row in rows.values()) == sum(
+        cell.count('class="team"') for cell in re.findall(r'data-label="for teams">(.*?)</td>', body)
+    )
 
 
 async def test_a_pod_is_explained_while_the_api_server_is_away(tmp_path):

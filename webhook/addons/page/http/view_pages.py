@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from webhook.addons.page.views.decisions import LONGEST, MOST
 from webhook.addons.page.views.gpu_map import COLORS, by_fragmentation, holders_of, team_colors, team_letters
 from webhook.addons.page.views.teams import Point, ShareRow, UsageHistory, Viewer, sparkline, summed
 from webhook.cli.queue.rows import COLUMNS, WaitingReport, earlier_cell
-from webhook.core.explain.pod_rows import left_text
+from webhook.core.explain.pod_rows import bypassed_text, left_text
 from webhook.core.model.amounts import column_gpus, gpu_number, parse_amount
 from webhook.core.placement.best_nodes import GpuInventory
 from webhook.files import SnapshotError
@@ -89,9 +90,11 @@ class ViewPages:
             viewer,
             nodes=[(row, list(holders_of(row))) for row in shown],
             models=[_model(each) for each in readable.models()],
+            free={(row.model, row.resource): row for row in (await self._line.free() if viewer.sees_all else ())},
             summary=readable.summary(),
             over=[row.of.name for row in readable.shares(holders=0) if row.is_over],
             idle=readable.idle(most=ROWS) or (),
+            bypassed=bypassed_text(readable.bypassed(most=sys.maxsize)[0]),
             paging=_paging(number, len(rows)),
         )
 
@@ -131,6 +134,7 @@ class ViewPages:
             rows=rows,
             idle=readable.idle(most=ROWS),
             minimums=readable.minimums(most=ROWS),
+            bypassed=readable.bypassed(most=ROWS),
             no_history=why_not,
         )
 

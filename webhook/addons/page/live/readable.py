@@ -6,20 +6,30 @@ The line as all viewers share it: computed on a snapshot, at most every few seco
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from webhook.addons.page.live.cluster_state import ClusterState
 from webhook.addons.page.views.decisions import ADMITTED, QUEUED, Decision, Hit, search
 from webhook.addons.page.views.gpu_map import MapRow, Summary, seen_by, summary_of
-from webhook.addons.page.views.teams import IdlePod, ShareRow, Viewer, idle_rows, minimums_of, own_teams, share_rows
+from webhook.addons.page.views.teams import (
+    IdlePod,
+    ShareRow,
+    Viewer,
+    bypassed_rows,
+    idle_rows,
+    minimums_of,
+    own_teams,
+    share_rows,
+)
 from webhook.cli.queue.rows import WaitingReport, short, waiting_report
 from webhook.core.explain.line_rows import QueueReader, QueueRow, written_reason
-from webhook.core.explain.team_rows import MinimumRow
+from webhook.core.explain.pod_rows import BypassedPod
+from webhook.core.explain.team_rows import FreeRow, MinimumRow, board_of
 from webhook.core.model.amounts import UNASSIGNED, PoolName, TeamName
 from webhook.core.model.policy import Policy, Pool
 from webhook.core.placement.best_nodes import GpuInventory, gpu_inventory
@@ -38,6 +48,9 @@ OF_NAMESPACE: Final = 100
 """Pods that are shown: the first of all, and the first of each namespace."""
 
 
+T = TypeVar("T")
+
+
 class LineRow(msgspec.Struct, frozen=True):
     """A waiting pod, what Fairgate wrote on it, for those who may not see what it waits for, and its gang."""
 
@@ -54,42 +67,57 @@ class Line(msgspec.Struct, frozen=True):
     rows: tuple[LineRow, ...]
 
 
+class Shared(Generic[T]):
+    """What all viewers see of a cluster. Requests that come at the same time share one computation."""
+
+    def __init__(self, snapshots: Snapshots, compute: Callable[[], T], kind: Any) -> None:  # noqa: ANN401 - a type
+        self._snapshots = snapshots
+        self._compute = compute
+        self._kind = kind
+        self._lock = asyncio.Lock()
+        self._found: T | SnapshotError = SnapshotError("not computed")
+        self._until = -1.0
+
+    async def get(self) -> T:
+        """Return what was computed last, at most a few seconds ago. Raises SnapshotError."""
+        async with self._lock:
+            clock = asyncio.get_running_loop().time
+            if (began := clock()) >= self._until:
+                self._found = await self._read()
+                self._until = clock() + max(SECONDS, REST * (clock() - began))
+            if isinstance(self._found, SnapshotError):
+                raise self._found
+            return self._found
+
+    async def _read(self) -> T | SnapshotError:
+        def compute() -> bytes:
+            return msgspec.msgpack.encode(self._compute())
+
+        try:
+            found: T = msgspec.msgpack.decode(await self._snapshots.run(compute), type=self._kind)
+        except SnapshotError as error:
+            return error
+        return found
+
+
 class SharedLine:
-    """The line of a cluster. Requests that come at the same time share one computation."""
+    """The line of a cluster, and who could claim which GPUs, for all viewers."""
 
     def __init__(self, state: ClusterState, snapshots: Snapshots) -> None:
         self._state = state
-        self._snapshots = snapshots
-        self._lock = asyncio.Lock()
-        self._line: Line | SnapshotError = Line(0, {}, ())
-        self._until = -1.0
+        self._line = Shared(snapshots, lambda: line_of(state, now=int(time.time())), Line)
+        self._free = Shared(snapshots, lambda: board_of(state.world).free, tuple[FreeRow, ...])
 
     async def line(self) -> Line:
         """Return the present line. Raises SnapshotError."""
-        async with self._lock:
-            if asyncio.get_running_loop().time() >= self._until:
-                await self._refresh()
-            if isinstance(self._line, SnapshotError):
-                raise self._line
-            return self._line
+        return await self._line.get() if len(self._state.world.waiting) else Line(0, {}, ())
 
-    async def _refresh(self) -> None:
-        if not len(self._state.world.waiting):
-            self._line = Line(0, {}, ())
-            return
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        self._line = await self._read()
-        self._until = clock() + max(SECONDS, REST * (clock() - began))
-
-    async def _read(self) -> Line | SnapshotError:
-        def compute() -> bytes:
-            return msgspec.msgpack.encode(line_of(self._state, now=int(time.time())))
-
+    async def free(self) -> tuple[FreeRow, ...]:
+        """Return the GPUs of each model as `fairgate status` does; nothing where that cannot be computed."""
         try:
-            return msgspec.msgpack.decode(await self._snapshots.run(compute), type=Line)
-        except SnapshotError as error:
-            return error
+            return await self._free.get()
+        except SnapshotError:
+            return ()
 
 
 def line_of(state: ClusterState, *, now: int) -> Line:
@@ -195,6 +223,10 @@ class Readable:
     def minimums(self, *, most: int) -> tuple[list[MinimumRow], int]:
         """Return the workloads that are to keep some replicas, and how many more there are."""
         return minimums_of(self._state.world, self.viewer, most=most)
+
+    def bypassed(self, *, most: int) -> tuple[list[BypassedPod], int]:
+        """Return the pods without a decision of Fairgate, and how many more there are."""
+        return bypassed_rows(self._state.world, self.viewer, most=most)
 
     def summary(self) -> Summary:
         """Return the numbers of the cluster; of the teams of the viewer where not all pods may be seen."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
-from webhook.core.explain.pod_rows import idle_pods
+from webhook.core.explain.pod_rows import BypassedPod, bypassed_pods, idle_pods
 from webhook.core.explain.team_rows import DepartmentRow, MinimumRow, TeamRow, UsageRow, minimum_rows, shares_of
 from webhook.core.model.amounts import ONE_GPU, UNASSIGNED, TeamName, Unlimited, exceeds, gpus_text, plural_gpus
 from webhook.core.world.world import World
@@ -205,6 +205,12 @@ def idle_rows(world: World, viewer: Viewer, *, most: int) -> list[IdlePod]:
 def minimums_of(world: World, viewer: Viewer, *, most: int) -> tuple[list[MinimumRow], int]:
     """Return the workloads with a minimum that a viewer may list, and how many there are beyond `most`."""
     rows = minimum_rows(world, sees=viewer.sees)
+    return rows[:most], max(0, len(rows) - most)
+
+
+def bypassed_rows(world: World, viewer: Viewer, *, most: int) -> tuple[list[BypassedPod], int]:
+    """Return the pods without a decision that a viewer may list, and how many there are beyond `most`."""
+    rows = bypassed_pods(world, sees=viewer.sees)
     return rows[:most], max(0, len(rows) - most)
 
 
