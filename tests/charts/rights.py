@@ -106,6 +106,7 @@ USED_ELSEWHERE = frozenset(
         Right("patch", "fairgate.dev", "reports", "starts"),
         Right("patch", "fairgate.dev", "reports", "usage"),
         *(Right("update", each.group, each.plural, each.name) for each in REGISTERED_GUARDS if "Binding" in each.kind),
+        Right("list", "fairgate.dev", "heldnodes", ""),
         *(
             right
             for component in Component
@@ -117,7 +118,7 @@ USED_ELSEWHERE = frozenset(
 """What no step of the walk is sure to need: deleting a pod past a budget, with a condition in its status
 (tests/attacks/test_borrowed.py), reading a ledger that another replica wrote meanwhile
 (tests/scenarios/test_replicas.py), going on with an Event that another replica began, giving guards the
-actions of an edited mode (tests/scenarios/test_enforce.py), reading the owners of
+actions of an edited mode, which takes the right to list held nodes (test_restored.py), reading the owners of
 pods and having controllers try again (tests/scenarios/test_owners.py,
 tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
 (tests/cluster/writes/test_reports.py), publishing waits after a minute (tests/server/leader), publishing the

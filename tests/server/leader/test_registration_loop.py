@@ -188,6 +188,20 @@ async def test_from_shadow_to_enforce_the_leader_has_guards_deny(scene):
     )
 
 
+async def test_a_binding_that_cannot_be_changed_holds_up_neither_other_guards_nor_the_webhooks(scene):
+    for made in guards(replace(make.policy(), enforce=Enforcement.SHADOW)):
+        if made["kind"] == BINDING:
+            name = made["metadata"]["name"]
+            scene.api.put(BINDINGS, name, metadata={"name": name}, spec=made["spec"])
+    refusal = Answer(422, message='spec.paramRef: Forbidden: user x does not have "list" permission')
+    scene.api.faults[f"put {BINDINGS}/fairgate-held-bindings"].append(refusal)
+    await scene.registrar.sync()
+    assert 'does not have "list" permission' in scene.registrar.problem
+    assert [name for name, actions in bound(scene).items() if actions == ["Audit"]] == ["fairgate-held-bindings"]
+    await scene.registrar.sync()
+    assert bound(scene)["fairgate-held-bindings"] == ["Deny"]
+
+
 async def test_the_namespaces_of_teams_that_others_exclude_are_counted(scene):
     for name, labels in (("team-a", {"control-plane": "mine"}), ("team-b", {}), ("stray", {"control-plane": "mine"})):
         scene.world.set_namespace(NamespaceFacts(Namespace(name), labels))

@@ -233,8 +233,10 @@ async def _bind(
 ) -> tuple[str, ...]:
     """Give guards the actions of the policy, and note what changed; return why that is not possible.
 
-    The right to is another one than that to change guards: an installation may be without it.
+    The right to is another one than that to change guards: an installation may be without it. To change the binding of
+    a guard with parameters the API server demands the right to list these, too, and answers 422 without.
     """
+    unbound: list[str] = []
     for each in bindings:
         name = f"{each['metadata']['name']} (binding)"
         try:
@@ -245,10 +247,10 @@ async def _bind(
             if adjusted != found and await _write(connection, adjusted, each):
                 changed[name] = {"spec": adjusted["spec"]}
         except ApiError as error:
-            if not error.is_forbidden:
+            if not error.is_refusal:
                 raise
-            return (f"guards may not do what enforce says, apply `fairgate manifests` again: {error}",)
-    return ()
+            unbound = unbound or [f"guards may not do what enforce says, apply `fairgate manifests` again: {error}"]
+    return tuple(unbound)
 
 
 async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> str | None:
