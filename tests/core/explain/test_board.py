@@ -9,11 +9,13 @@ from tests.core.support.make import GPU, demand, gpus, node, policy, pool, requi
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import Look, to_lines
 from webhook.core.explain.team_rows import board_of
-from webhook.core.model.amounts import ONE_GPU, PODS, ResourceName
+from webhook.core.model.amounts import ONE_GPU, PODS, ResourceName, WorkloadName
 from webhook.core.model.constraints import HELD, Effect, Taint, Tier, pack
 from webhook.core.model.demand import PerDevice, demand_of
 from webhook.core.model.node import Devices
+from webhook.core.model.pod import Replica
 from webhook.core.model.policy import BUILT_IN_RESOURCES, LabelSelector, ReclaimRules, Share
+from webhook.core.reclaim.snapshot import rising
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
 
@@ -63,7 +65,8 @@ def test_by_reclaim_only_what_is_left_of_a_share_can_be_claimed():
 
 
 def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():
-    rules = policy(team(), team("team-b"), reclaim=ReclaimRules(protected_namespaces=("team-b",)))
+    teams = team(guaranteed=3), team("team-b", guaranteed=0), team("team-c")
+    rules = policy(*teams, reclaim=ReclaimRules(protected_namespaces=("team-b",)))
     place = world(
         rules,
         [node("n0", gpus=8), node("n1", gpus=8), node("n2", gpus=8, is_cordoned=True)],
@@ -84,11 +87,30 @@ def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():
 
 def test_pods_that_policy_protects_by_labels_stay_as_the_evictor_leaves_them():
     kept = LabelSelector((requirement("app", "In", "web"),))
-    rules = policy(team(), reclaim=ReclaimRules(protected_selectors=(kept,)))
+    rules = policy(team(guaranteed=0), team("team-c"), reclaim=ReclaimRules(protected_selectors=(kept,)))
     borrowing = {"node": "n0", "tier": "preemptible"}
     pods = [resident(3, **borrowing, packed=pack({"app": "web"})), resident(4, **borrowing)]
     [row] = board_of(world(rules, [node("n0", gpus=8)], pods)).free
     assert (row.largest, row.guaranteed_pod) == (1, 5)
+
+
+def test_replicas_that_a_minimum_has_promoted_are_kept_and_those_beyond_it_could_be_claimed():
+    web, away = WorkloadName("team-a/Deployment/web"), WorkloadName("team-a/Deployment/away")
+    held = [
+        resident(2, uid=f"w{n}", name=f"w{n}", node="n0", tier="preemptible", created=9, replica=Replica(web, 1))
+        for n in range(2)
+    ]
+    held += [
+        resident(2, uid=f"a{n}", name=f"a{n}", node="n1", tier="guaranteed", created=n, replica=Replica(away, 1))
+        for n in range(2)
+    ]
+    held = [pod._replace(is_ready=True) for pod in held]
+    place = world(
+        policy(team(guaranteed=4), team("team-b", guaranteed=8)), [node("n0", gpus=4), node("n1", gpus=4)], held
+    )
+    assert len(rising(place)) == 1
+    [row] = board_of(place).free
+    assert (row.guaranteed_pod, row.claimants) == (2, ("team-b",)), "the other replica of web borrows"
 
 
 def test_what_is_held_for_waiting_pods_is_not_free_for_others():

@@ -72,9 +72,9 @@ def test_every_other_node_is_counted_under_its_first_obstacle():
     assert result.filtered == (
         Filtered("too little nvidia.com/gpu free", ("full", "full-too")),
         Filtered("cordoned", ("drained",)),
-        Filtered(Cause.HELD, ("held",)),
         Filtered("not ready", ("down",)),
         Filtered(Cause.LESSENED, ("plugin-restarts",)),
+        Filtered(Cause.HELD, ("held",)),
         Filtered(Cause.CONSTRAINTS, ("tainted",)),
         Filtered("too little cpu free", ("few-cores",)),
         Filtered(Cause.NEVER, ("small",)),

@@ -45,7 +45,7 @@ def test_the_leader_counts_them_by_team_and_names_no_workload():
     assert workloads_below(there) == {"team-b": 1}
     assert minimums_text(there) == (
         "workloads: 4 with a minimum; 1 below it (team-b 1); "
-        "1 with no more pods than that, which counts for nothing (team-b 1)"
+        "1 with no more pods than that, which has no effect (team-b 1)"
     )
     assert minimums_text(world_of(web=("team-a", 1, 2, 0))) == "workloads: 1 with a minimum"
     assert minimums_text(world_of(plain=("team-a", None, 2, 0))) == ""

@@ -31,8 +31,8 @@ def test_pods_are_listed_by_their_stage():
         Stage.LOST: (["lost"], gpus(8)),
     }
     assert found[Stage.STALLED].text == (
-        "1 pod of 4 GPUs kept off every node by something else than room: charged, without room, and the first to go "
-        'where they borrow: team-a/stalled (persistentvolumeclaim "data" not found)'
+        "1 pod of 4 GPUs that no node can take, for another reason than full nodes: charged, and the first to be "
+        'evicted where they borrow: team-a/stalled (persistentvolumeclaim "data" not found)'
     )
     assert found[Stage.LOST].text.endswith("charged to no team: team-a/lost (n1)")
 

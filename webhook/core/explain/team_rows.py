@@ -42,6 +42,7 @@ from webhook.core.model.policy import Department, Share, Team
 from webhook.core.quota.shares import DepartmentUsage
 from webhook.core.quota.usage import TeamUsage, department_ledger, department_of
 from webhook.core.reclaim.reclaim_pods import is_protected_by
+from webhook.core.reclaim.snapshot import rising
 from webhook.core.world.minimums import Replicas
 from webhook.core.world.waiting_pods import InLine
 from webhook.core.world.world import World
@@ -86,9 +87,7 @@ def minimums_text(world: World) -> str:
     if below:
         parts.append(f"{below.total()} below it ({_counted_teams(below)})")
     if useless:
-        parts.append(
-            f"{useless.total()} with no more pods than that, which counts for nothing ({_counted_teams(useless)})"
-        )
+        parts.append(f"{useless.total()} with no more pods than that, which has no effect ({_counted_teams(useless)})")
     return "workloads: " + "; ".join(parts) if teams else ""
 
 
@@ -470,10 +469,15 @@ def _largest(group: DeviceGroup) -> int:
 
 
 def _protected(world: World) -> frozenset[str]:
-    """Return the pods that reclaim never evicts, by namespace and name."""
+    """Return the pods that reclaim does not evict, by namespace and name: protected, or about to be promoted.
+
+    These are inside the share of their team, such as a replica that a minimum keeps instead of another one.
+    """
     rules = world.policy.reclaim
     pods = world.pods() if rules.protected_namespaces or rules.protected_selectors else ()
-    return frozenset(f"{pod.namespace}/{pod.name}" for pod in pods if is_protected_by(rules, pod.namespace, pod.labels))
+    kept = [pod for pod in pods if is_protected_by(rules, pod.namespace, pod.labels)]
+    kept += filter(None, map(world.pod, rising(world)))
+    return frozenset(f"{pod.namespace}/{pod.name}" for pod in kept)
 
 
 def _without_borrowers(group: DeviceGroup, protected: frozenset[str]) -> DeviceGroup:
