@@ -51,7 +51,7 @@ async def test_a_pod_inside_its_share_is_marked_before_its_victims_go_and_no_mor
     assert stage.real_evictions() == 2
     (plan,) = [event.message for event in stage.events if event.reason == "Reclaiming"]
     assert plan.startswith(
-        "room is made under the limits of department left: team team-b's guaranteed share is 4, 0 taken"
+        "GPUs are freed under the limits of department left: team team-b's guaranteed share is 4, 0 taken"
     )
     assert "To be evicted: 2 pods of team team-a (2 GPUs)" in plan
     reclaimed = [event.message for event in stage.events if event.reason == "Reclaimed"]

@@ -140,7 +140,7 @@ async def test_no_third_plan_is_made_for_a_pod_that_never_uses_its_room(stage, s
         assert stage.real_evictions() == TRIES
     plans = reasons(stage, "b", "Reclaiming")
     assert len({text.partition("on node ")[2][:2] for text in plans}) == TRIES, "on another node each time"
-    assert "did not use it" in reasons(stage, "b", "CannotReclaim")[-1]
+    assert "did not use them" in reasons(stage, "b", "CannotReclaim")[-1]
 
 
 async def test_pods_that_are_created_again_and_again_have_few_evicted(stage, schedule):

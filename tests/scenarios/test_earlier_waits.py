@@ -42,7 +42,7 @@ def test_pods_that_waited_say_how_long_to_those_behind_them_and_to_the_next_lead
         assert earlier["starts"] == 1
         assert 0 <= earlier["shortestSeconds"] == earlier["longestSeconds"] <= 600
         assert "last 1: " in shown(fairgate, "queue").stdout
-        assert "the last start of 8 GPUs in team" in shown(fairgate, "explain", f"pod/{last['name']}", "-n", a).stdout
+        assert "the last pod of 8 GPUs in team" in shown(fairgate, "explain", f"pod/{last['name']}", "-n", a).stdout
 
 
 def test_what_a_workload_says_comes_to_its_pods_and_what_cannot_be_read_is_a_warning(cluster):

@@ -57,10 +57,10 @@ def test_room_is_kept_for_pods_of_a_stateful_set_until_their_time_is_up(cluster)
         wait_for(cluster, lambda: fairgate.ledger("a")["status"]["reserved"] == "8", what="the ledger has it")
         create_pod(cluster, fairgate.team_a, pod("other", gpus=9, **SIZE))
         assert started(cluster, fairgate.team_a) == ["ranks-0"]
-        wait_for(cluster, lambda: fairgate.charged("a") == 13, what="the room is reserved no longer")
+        wait_for(cluster, lambda: fairgate.charged("a") == 13, what="the GPUs are no longer reserved")
         wait_bound(cluster, fairgate.team_a, "other")
         said = wait_for(cluster, lambda: warnings(cluster, fairgate.team_a, "GangTimedOut"), what="the Event")
-        assert said == ["2 pods of its gang did not come within 10s: their room is reserved no longer"]
+        assert said == ["2 pods of its gang did not come within 10s: their GPUs are no longer reserved"]
         assert fairgate.metric("fairgate_gangs_timed_out_total", team="a") == 1
 
 
@@ -89,7 +89,8 @@ def test_a_gang_that_does_not_come_in_time_says_so_and_holds_nothing(cluster):
         want = "1 of 2 members of gang g have come within 10s: "
         want += "those that came start once there is room for the others, too"
         assert said == want
-        said = "waits: gang g starts whole, with 2 pods; for m-0-follower-0: no node has nvidia.com/gpu 4 free now"
+        why = "for m-0-follower-0 beside the others: no node has nvidia.com/gpu 4 free now"
+        said = f"waits: gang g starts whole, with 2 pods; {why}"
         wait_for(cluster, lambda: said in "".join(texts(cluster, fairgate.team_a)), what="the annotation")
         assert fairgate.metric("fairgate_gangs_timed_out_total", team="a") == 1
         assert fairgate.charged("a") == 4

@@ -150,7 +150,7 @@ def test_room_taken_by_a_pod_that_bypassed_the_webhook_is_planned_again(cluster)
         wait_for(cluster, lambda: running.said("evicted"), what="the first victim")
         create_pod(cluster, free, pod("thief", gpus=1, nodeName="node-0"))
         wait_bound(cluster, fairgate.team_b, "b")
-        assert [line["why"] for line in running.said("hold given up")] == ["the room is gone"]
+        assert [line["why"] for line in running.said("hold given up")] == ["the reserved GPUs are gone"]
         assert len(running.said("evicted")) == 2
 
 

@@ -396,7 +396,7 @@ async def _room(connection: ApiConnection) -> _Room:
         raise
     at = None if report is None else reports.read_at(report.at)
     if report is None or at is None:
-        return _Room(why_not="what is published is not a room")
+        return _Room(why_not="what is published cannot be read")
     age = max(0.0, (connection.server_time or time.time()) - at)
     if age > MAX_ROOM_SECONDS:
         return _Room(why_not=f"it was published {age:.0f} s ago for the last time")

@@ -522,7 +522,9 @@ class HoldManager:
         """Give up a hold. The waiting pods themselves are the cause where kube-scheduler came to them in free room."""
         if any(each.purpose is Purpose.RECLAIM for each in node_hold.beneficiaries):
             self._reporter.broken(
-                node_hold.beneficiaries, node=node_hold.node, why="its time is over" if has_room else "the room is gone"
+                node_hold.beneficiaries,
+                node=node_hold.node,
+                why="its time is over" if has_room else "the reserved GPUs are gone",
             )
         is_there = has_room and not node_hold.targets
         for place in node_hold.places:

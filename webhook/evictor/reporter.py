@@ -78,8 +78,8 @@ class EvictionReporter:
             self._metrics.planned(waiting.team)
             victims = [f"{victim.namespace}/{victim.name}" for victim in move.victims]
             self._logs.event.info("limit plan", **_subject(waiting), limits=list(move.levels), victims=victims)
-            what = f"To be evicted: {named}" if move.victims else "Pods that end make the room and none is evicted"
-            text = f"room is made under the limits of {' and '.join(move.levels)}: {sums.of(waiting.team)}. {what}"
+            what = f"To be evicted: {named}" if move.victims else "Pods that end free enough, and none is evicted"
+            text = f"GPUs are freed under the limits of {' and '.join(move.levels)}: {sums.of(waiting.team)}. {what}"
             self._publish_on_both(waiting, EventReason.RECLAIMING, text)
             for victim in move.victims if is_notice else ():
                 why = _reason(_asker(waiting), victim.team, victim.demand.gpus, sums)
@@ -193,7 +193,7 @@ class EvictionReporter:
 
     def gave_up(self, beneficiary: Beneficiary, *, seconds: float) -> None:
         """Report that nothing is evicted for a pod for a while: it did not use its room too often."""
-        text = f"room was made for it and it did not use it; the next try is in {seconds:.0f} s"
+        text = f"GPUs were freed for it and it did not use them; the next try is in {seconds:.0f} s"
         self._publish(beneficiary, EventReason.CANNOT_RECLAIM, text)
 
     def _asker(self, uid: Uid) -> "_Asker | None":
@@ -278,7 +278,7 @@ def _subject(waiting: ReclaimPod) -> dict[str, object]:
 def _plan_text(move: Move, sums: _Sums) -> str:
     kept = f"its {plural_gpus(move.waiting.demand.gpus)} will be reserved on node {move.node}"
     if not move.victims:
-        return f"{kept}: pods that end free the room and none is evicted"
+        return f"{kept}: pods that end free them, and none is evicted"
     over = "; ".join(sums.over(team) for team in sorted({victim.team for victim in move.victims}))
     return f"{kept}: {sums.of(move.waiting.team)}; {over}. To be evicted: {_by_team(move.victims)}"
 

@@ -22,7 +22,7 @@ class ReclaimMetrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__(Component.EVICTOR)
-        self._plans = self._counter("plans", "Waiting pods for which room was planned.", "team")
+        self._plans = self._counter("plans", "Waiting pods for which reclaim was planned.", "team")
         self._victims = self._counter("victims", "Pods evicted, by the team that lost them.", "team")
         self._lost = self._counter(
             "lost_gpu_seconds", "GPU-seconds since victims' last checkpoints, or starts.", "team"
@@ -33,7 +33,7 @@ class ReclaimMetrics(ProcessMetrics):
         self._evictions = self._counter(
             "evictions", "Evictions requested. `outcome`: evicted, deleted, overtaken, gone, refused, later.", "outcome"
         )
-        self._broken = self._counter("broken_holds", "Holds given up before their pods had their room.")
+        self._broken = self._counter("broken_holds", "Reservations withdrawn before their pods had their GPUs.")
         self._seated = Histogram(
             "fairgate_reclaim_duration_seconds",
             "From the first look at a waiting pod that may reclaim until it was on a node.",
@@ -107,7 +107,7 @@ class ReclaimMetrics(ProcessMetrics):
             "in one piece.",
             lambda: largest_room() / ONE_GPU,
         )
-        self.add_gauge("fairgate_reclaim_held_nodes", "Nodes that hold room for waiting pods.", held_nodes)
+        self.add_gauge("fairgate_reclaim_held_nodes", "Nodes that are reserved for waiting pods.", held_nodes)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"fairgate_reclaim_{name}", text, labels, registry=self.registry)

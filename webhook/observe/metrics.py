@@ -31,7 +31,7 @@ TEAMS: Final = {
     "fairgate_team_gpus_guaranteed": "GPUs that the team always gets back, by policy.",
     "fairgate_team_gpus_limit": "GPUs that the team may hold at most, by policy; +Inf if it is unlimited.",
     "fairgate_team_gpus_used": "GPUs charged to the team, those that are reserved included.",
-    "fairgate_team_gpus_reserved": "Those of the used GPUs whose pods are not in the cluster yet, or keep their gate.",
+    "fairgate_team_gpus_reserved": "Those of the used GPUs whose pods are not in the cluster yet, or still queued.",
     "fairgate_team_gpus_lingering": "Those of the reserved GPUs that pods deleted by force may still use.",
     "fairgate_team_gpus_preemptible": "Those of the used GPUs whose pods may be evicted.",
     "fairgate_team_gpus_beyond_share": "Those of the used GPUs that exceed the team's guaranteed share.",
@@ -41,8 +41,8 @@ DEPARTMENTS: Final = {
     "fairgate_department_gpus_guaranteed": "GPUs that the department always gets back, by policy.",
     "fairgate_department_gpus_limit": "GPUs that its teams may hold together at most; +Inf if it is unlimited.",
     "fairgate_department_gpus_used": "GPUs charged to its teams, those that are reserved included.",
-    "fairgate_department_gpus_reserved": "Those of the used GPUs whose pods are not in the cluster yet, or keep their "
-    "gate.",
+    "fairgate_department_gpus_reserved": "Those of the used GPUs whose pods are not in the cluster yet, or still "
+    "queued.",
     "fairgate_department_gpus_lingering": "Those of the reserved GPUs that pods deleted by force may still use.",
     "fairgate_department_gpus_preemptible": "Those of the used GPUs whose pods may be evicted.",
     "fairgate_department_gpus_beyond_share": "Those of the used GPUs that exceed the department's guaranteed share.",
@@ -51,8 +51,8 @@ DEPARTMENTS: Final = {
 NODES: Final = {
     "fairgate_gpus_capacity": "GPUs of all nodes. `model`: from the nodes' labels; `resource`: its name in the policy.",
     "fairgate_gpus_closed": "GPUs on nodes that are cordoned, not ready or in maintenance, as far as they offer them.",
-    "fairgate_gpus_free": "Free GPUs on schedulable nodes that are not held for waiting pods. An admitted pod holds "
-    "its GPUs on the node chosen for it.",
+    "fairgate_gpus_free": "Free GPUs on schedulable nodes that are not reserved for waiting pods. An admitted pod "
+    "reserves its GPUs on the node chosen for it.",
     "fairgate_gpus_fragmented": "Free GPUs that future pods cannot use, each pod size weighted by how often it is "
     "requested. Divided by the free GPUs it is the fragmentation rate.",
     "fairgate_gpus_largest_fit": "Free GPUs on the schedulable node that has most of them: no larger pod fits now.",
@@ -161,7 +161,7 @@ WAIT_BOUNDS: Final = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 8
 
 _DEPTH: Final = {
     "fairgate_queue_depth": "Pods of the team that are queued, those that other controllers' gates hold included.",
-    "fairgate_queue_charged": "Pods of the team that are charged and keep their gate while reclaim makes their room.",
+    "fairgate_queue_charged": "Pods of the team that are charged and stay queued while reclaim frees their GPUs.",
 }
 _WAIT: Final = (
     "fairgate_queue_wait_seconds",

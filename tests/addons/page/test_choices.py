@@ -47,7 +47,7 @@ def test_a_click_on_a_team_highlights_it_on_the_map_the_line_and_the_decisions(l
     assert NLP not in tints, "other teams are dimmed"
     assert chosen(page) == {"group": "none", "team": "vision"}
     page.wait_for_selector("#nodes li.others")
-    page.click("text=The line")
+    page.click("nav >> text=Queue")
     assert chosen(page) == {"team": "vision"}
     assert page.locator("#waiting tbody tr.others").count() == 2, "both are of nlp"
     page.click("text=Decisions")

@@ -100,7 +100,7 @@ def test_what_is_too_large_is_left_out_the_line_first(monkeypatch):
     monkeypatch.setattr(packing, "MAX_ROOM_BYTES", size)
     without = room_report(made, at=AT)
     assert (without.pods, without.waiting, read_room(without).waiting) == (2, 0, ())
-    assert without.omitted.startswith("the line")
+    assert without.omitted.startswith("the queue")
     monkeypatch.setattr(packing, "MAX_ROOM_BYTES", size - 1)
     nothing = room_report(made, at=AT)
     assert (nothing.content, nothing.nodes) == ("", 0)

@@ -136,7 +136,7 @@ BROKEN = {
             **{"pod-1_c": process("evictor", leading=True, unserved=["nlp/b: 1 node(s) exceed max volume count"])}
         ),
         {"evictor"},
-        "room was made without effect for a waiting pod: nlp/b: 1 node(s) exceed max volume count",
+        "GPUs were freed for a waiting pod, which did not start: nlp/b: 1 node(s) exceed max volume count",
     ),
     "an evictor that may not plan moves": (
         replicas(**{"pod-1_c": process("evictor", leading=True, moving="cannot patch reports: 403")}),
@@ -154,11 +154,11 @@ BROKEN = {
         {"policy"},
         "2,000,000 bytes",
     ),
-    "no room published": ({"room": ReadValue(None)}, {"room"}, "people who may not list nodes see none"),
+    "no room published": ({"room": ReadValue(None)}, {"room"}, "users who may not list nodes see none"),
     "a room of an older time": (
         {"room": ReadValue(stage.room(age=200))},
         {"room"},
-        "was published 200 s ago for the last time",
+        "free GPUs were last published 200 s ago",
     ),
     "a room too large to publish": (
         {"room": ReadValue(stage.room(omitted="the line: it is long"))},

@@ -224,8 +224,8 @@ async def test_other_pods_show_that_the_node_is_held(cluster):
     under_way(cluster)
     cluster.pod("another", namespace="nlp", tier="guaranteed", status=NO_ROOM)
     shown = (await cluster.explain("pod/another", "-n", "nlp", "--node", "gpu-1")).stdout
-    assert "1: held for waiting pods: gpu-1" in shown
-    assert "gpu-1: its room is held for waiting pods" in shown
+    assert "1: reserved for waiting pods: gpu-1" in shown
+    assert "gpu-1: it is reserved for waiting pods" in shown
 
 
 async def test_an_announcement_that_its_owner_wrote_on_a_guaranteed_pod_is_not_believed(cluster):
@@ -393,7 +393,7 @@ async def test_a_borrowing_replica_shows_how_many_of_its_workload_may_go(cluster
         target = {"kind": "Deployment", "name": "web"}
         cluster.api.put(SCALERS, "web", namespace="vision", spec={"scaleTargetRef": target, "minReplicas": 1})
     shown = await cluster.explain("pod/w0", "-n", "vision")
-    assert "3 pods of its workload are ready and 1 are to stay: 2 may go before others" in " ".join(
+    assert "3 pods of its workload are ready, its minimum is 1: 2 may be evicted before others" in " ".join(
         shown.stdout.split()
     )
     [explained] = await cluster.explained("pod/w0", "-n", "vision")

@@ -237,7 +237,7 @@ async def test_of_a_live_cluster_it_says_how_long_the_last_ones_of_the_size_wait
     earlier = first.earlier_starts
     assert (earlier.starts, earlier.shortest_seconds, earlier.longest_seconds) == (3, 0, 2400)
     told = rows(await live("pod/first", "-n", "vision", command="explain"))
-    assert "the last 3 starts of 2 GPUs in team vision waited <1m to 40m" in told
+    assert "the last 3 pods of 2 GPUs in team vision waited <1m to 40m" in told
 
 
 async def test_many_ended_pods_of_one_namespace_do_not_keep_those_of_others_from_being_read(api, live):

@@ -129,7 +129,7 @@ def test_workloads_with_a_minimum_are_listed_each_with_what_it_means(tmp_path):
     assert heading.split() == ["workload", "team", "minimum", "pods", "ready", "may", "go"]
     first = shown[shown.index(heading) + 1]
     assert first.split()[:6] == ["vision/Deployment/web0", "vision", "2", "3", "1", "0"]
-    assert first.endswith("its workload has no more than its minimum of 2 ready: it goes after other pods")
+    assert first.endswith("its workload has no more than its minimum of 2 ready: it is evicted after other pods")
     assert "+5 workloads: --limit or -o json shows them" in shown
     assert "vision/Deployment/web24 " in run(main, ["status", *options, "--limit", "25"]).stdout
     minimums = json.loads(run(main, ["status", *options, "-o", "json"]).stdout)["minimums"]
@@ -141,7 +141,7 @@ def test_workloads_with_a_minimum_are_listed_each_with_what_it_means(tmp_path):
         "pods": 3,
         "ready": 3,
         "spare": 1,
-        "state": "3 pods of its workload are ready and 2 are to stay: 1 may go before others",
+        "state": "3 pods of its workload are ready, its minimum is 2: 1 may be evicted before others",
     }
 
 

@@ -137,7 +137,8 @@ class TestWhy:
         outcome, code, text = outcome_of(tolerant, place)
         assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
         assert (
-            "not ready, cordoned or held for other pods: the pod waits; it fits on 1 node once empty and open" in text
+            "not ready, cordoned or reserved for other pods: the pod waits; it fits on 1 node once empty and open"
+            in text
         )
 
     @pytest.mark.parametrize(

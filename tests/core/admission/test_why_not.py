@@ -67,7 +67,7 @@ def test_conditions_on_labels_name_what_is_there(constraints, want):
 def test_taints_are_named_except_those_without_effect():
     want = (
         "it has taint maintenance=yes:NoSchedule, which the pod does not tolerate",
-        "its room is held for waiting pods",
+        "it is reserved for waiting pods",
     )
     assert obstacles_of(replace(node("n"), taints=TAINTS)) == want
 

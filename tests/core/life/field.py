@@ -49,7 +49,7 @@ def policy(limit=LIMIT):
 
 @dataclass
 class FieldPod:
-    """A pod as its kubelet and its owner know it. `never`: something else than room keeps it off every node."""
+    """A pod as its kubelet and its owner know it. `never`: no node can take it, for another reason than full nodes."""
 
     uid: Uid
     team: str

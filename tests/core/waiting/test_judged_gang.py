@@ -83,7 +83,7 @@ def test_one_that_finds_no_room_keeps_all_of_them():
     found = judged(place)
     assert {each.verdict for each in found} == {NoRoom()}
     assert [each.waiting.pod.name for each in found] == [f"m{number}" for number in range(5)]
-    assert found[0].reason.text.startswith("gang g starts whole, with 5 pods; for m4: ")
+    assert found[0].reason.text.startswith("gang g starts whole, with 5 pods; for m4 beside the others: ")
     assert place.usage("team-a").total == 0
 
 

@@ -116,15 +116,15 @@ def test_few_of_many_autoscalers_of_one_workload_are_kept():
 def test_each_state_says_what_it_means():
     texts = [Replicas(*each).statement.text for each in ((2, 2, 2), (2, 5, 4), (2, 5, 2))]
     assert texts == [
-        "its workload has no more pods than its minimum of 2, which therefore counts for nothing",
-        "4 pods of its workload are ready and 2 are to stay: 2 may go before others",
-        "its workload has no more than its minimum of 2 ready: it goes after other pods",
+        "its workload has no more pods than its minimum of 2, which therefore has no effect",
+        "4 pods of its workload are ready, its minimum is 2: 2 may be evicted before others",
+        "its workload has no more than its minimum of 2 ready: it is evicted after other pods",
     ]
     texts = [Replicas(*each, is_gang=True).statement.text for each in ((2, 2, 2), (2, 5, 4), (WHOLE, 5, 5))]
     assert texts == [
-        "its gang has no more pods than its minimum of 2: it goes whole",
-        "4 pods of its workload are ready and 2 are to stay: 2 may go before others",
-        "its gang goes whole, by its disruption mode",
+        "its gang has no more pods than its minimum of 2: it is evicted as a whole",
+        "4 pods of its workload are ready, its minimum is 2: 2 may be evicted before others",
+        "its gang is evicted as a whole, by its disruption mode",
     ]
 
 

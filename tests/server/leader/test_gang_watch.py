@@ -75,7 +75,7 @@ async def test_room_that_no_pod_comes_for_ends_with_an_event(tmp_path):
         assert stage.releaser.counts.timed_out == {A: 1}
         (event,) = [each for each in stage.events if each.reason == "GangTimedOut"]
         assert (event.about.name, event.reason.type) == ("first", "Warning")
-        assert event.message == "2 pods of its gang did not come within 5m: their room is reserved no longer"
+        assert event.message == "2 pods of its gang did not come within 5m: their GPUs are no longer reserved"
 
 
 async def test_a_new_leader_goes_on_with_the_room_that_another_kept(tmp_path):

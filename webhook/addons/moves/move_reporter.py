@@ -183,7 +183,7 @@ class MoveReporter:
         self._metrics.refused(Counts(str(found.cause) for found in {id(f): f for _, f in there.values()}.values()))
         self._reported = {uid: cause for uid, cause in self._reported.items() if uid in there}
         ranked = sorted(stays.items(), key=lambda each: (-each[1], each[0]))[:_CAUSES]
-        others = "".join(f"; {plural(count, 'pod')} stay: {WHY_IT_STAYS[why]}" for why, count in ranked)
+        others = "".join(f"; {plural(count, 'pod')} may not move: {WHY_IT_STAYS[why]}" for why, count in ranked)
         for uid, (wanted, found) in there.items():
             if self._reported.get(uid) is not found.cause:
                 self._reported[uid] = found.cause

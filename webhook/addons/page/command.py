@@ -58,7 +58,7 @@ class Options(PolicyOptions):
 
 @command(Options, epilog=_EXAMPLES, short_help="Show the cluster in a browser, live.")
 def page(options: Options) -> None:
-    """Show the cluster in a browser, live: every GPU and its pod, teams, the line, decisions, why a pod waits.
+    """Show the cluster in a browser, live: every GPU and its pod, teams, the queue, decisions, why a pod waits.
 
     It serves on 127.0.0.1 with the rights of your kubeconfig, writes nothing, and prints a URL that opens it once: the
     browser then has a cookie. What you may not read is left out, with a note. A pod's page explains it as

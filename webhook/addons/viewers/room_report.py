@@ -57,7 +57,7 @@ def room_report(world: AnonymousWorld, *, at: str) -> RoomReport:
     waiting, omitted = world.waiting, ""
     content = _packed(world)
     if len(content) > MAX_ROOM_BYTES and waiting:
-        waiting, omitted = (), "the line: with it the report would be too large"
+        waiting, omitted = (), "the queue: with it the report would be too large"
         content = _packed(msgspec.structs.replace(world, waiting=()))
     if len(content) > MAX_ROOM_BYTES:
         omitted = f"everything: it would have {len(content):,} bytes, and at most {MAX_ROOM_BYTES:,} are published"

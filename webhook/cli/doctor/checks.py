@@ -235,7 +235,9 @@ def check_evictor(found: Processes, policy: Policy | None, leases: ReadResult[li
     texts = [text for each in found.alive for text in each.report.unevictable]
     problems += wrong(check, [f"a borrowing pod cannot be evicted: {text}" for text in texts], _UNEVICTABLE)
     texts = [text for each in found.alive for text in each.report.unserved]
-    problems += wrong(check, [f"room was made without effect for a waiting pod: {text}" for text in texts], _UNSERVED)
+    problems += wrong(
+        check, [f"GPUs were freed for a waiting pod, which did not start: {text}" for text in texts], _UNSERVED
+    )
     texts = [f"{each.name} moves no pods: {each.report.moving}" for each in found.alive if each.report.moving]
     problems += wrong(check, texts, "its rights are those of `fairgate manifests`: apply them again")
     elected = _election(check, found, _Election("evictor", keys.EVICTOR_LEASE, "only the leader evicts", leases))
@@ -277,16 +279,16 @@ def check_room(published: ReadResult[Report], *, now: float) -> list[Finding]:
     room = published.value.room if published.value is not None else None
     at = None if room is None else reports.read_at(room.at)
     if room is None or at is None:
-        text = "the room is not published: people who may not list nodes see none"
+        text = "free GPUs are not published: users who may not list nodes see none"
         return wrong(check, [text], "the leader publishes it within seconds: check that a server of this version leads")
     if now - at > STALE_ROOM_SECONDS:
-        text = f"the room was published {now - at:.0f} s ago for the last time: viewers see it as it was then"
+        text = f"free GPUs were last published {now - at:.0f} s ago: viewers see that state"
         return wrong(check, [text], f"it is written again every minute by the leader: {_LOGS}")
     if room.omitted:
         return wrong(
-            check, [f"the report of the room omits {room.omitted}"], "viewers then see less; docs/tasks/looking.md"
+            check, [f"the published state omits {room.omitted}"], "viewers then see less; docs/tasks/looking.md"
         )
-    return ok(check, f"the room is published: {plural(room.nodes, 'node')}, {plural(room.pods, 'pod')} without names")
+    return ok(check, f"free GPUs are published: {plural(room.nodes, 'node')}, {plural(room.pods, 'pod')} without names")
 
 
 def check_ledger(

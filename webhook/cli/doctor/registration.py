@@ -33,7 +33,7 @@ _WRITE: Final = (
 )
 _ONCE: Final = "delete the objects or remove the files; docs/tasks/registration-files.md"
 _UNDEFINED: Final = (
-    f"the definition {keys.HELD_NODES}.{keys.OWN_GROUP} is missing: the guards of held nodes allow everything"
+    f"the definition {keys.HELD_NODES}.{keys.OWN_GROUP} is missing: the guards of reserved nodes allow everything"
 )
 _NAMED: Final = 5
 """Namespaces of a team that a finding names."""

@@ -81,10 +81,10 @@ def explain(options: Options) -> None:
     GPUs: those that later pods can no longer use, those that the pod takes included, and a little for leftovers.
 
     For an existing pod it shows what it does, the decision at its creation, and the outcome if it were created now; for
-    a waiting pod its place in line and what reclaim can do for it, for a borrowing pod an announced eviction. For a
-    Job, Deployment or another kind that creates pods it explains the next pod of each role, or one that waits, or one
-    that runs. A pod may be named NAMESPACE/NAME, as other commands print it. For a FILE it explains one pod of each
-    role, each as if it were the first.
+    a waiting pod its place in the queue and what reclaim can do for it, for a borrowing pod an announced eviction. For
+    a Job, Deployment or another kind that creates pods it explains the next pod of each role, or one that waits, or
+    one that runs. A pod may be named NAMESPACE/NAME, as other commands print it. For a FILE it explains one pod of
+    each role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.explain.run import run  # noqa: PLC0415

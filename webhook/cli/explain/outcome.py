@@ -91,7 +91,7 @@ class MoveReport(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class RoomByMoves:
-    """Moves that would make room for a pod on a node, and how much work would be done again."""
+    """Moves that would free a node for a pod on a node, and how much work would be done again."""
 
     node: str
     moves: tuple[MoveReport, ...]
@@ -168,7 +168,7 @@ def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
             if unseen:
                 yield unseen_text(unseen, move.waiting)
             if not move.victims:
-                yield f"{gpus} on {move.node} become free: pods that end hold them"
+                yield f"{gpus} on {move.node} become free once the pods that end there are gone"
             else:
                 teams = ", ".join(sorted({victim.team for victim in move.victims}))
                 yield f"{gpus} can be reclaimed from {teams} on {move.node}"
@@ -194,7 +194,7 @@ def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
     since = f", for {span(max(0, now - row.waiting.created))}" if row.waiting.created else ""
     place, team, report = row.place, row.waiting.team, waiting_report(row)
     if row.is_charged:
-        yield f"charged to team {team}: it keeps its gate until its room is free{since}"
+        yield f"charged to team {team}: it stays queued until its GPUs are free{since}"
     elif place is None:
         yield f"not queued{since}"
     else:

@@ -38,9 +38,9 @@ def queue(options: Options) -> None:
     """Show the pods that are queued with Fairgate's scheduling gate; by default of the cluster.
 
     Each with its place among all and in its team, what it waits for, who holds most of that, and how long the last
-    20 pods of this size in its team waited that were in line, as the leader saw it. Places are those of the fair order
-    if each pod starts in its turn: a pod that fits into room which those ahead of it cannot use starts earlier. What
-    earlier pods waited is no promise.
+    20 pods of this size in its team were queued, as the leader saw it. Places are those of the fair order
+    if each pod starts in its turn: a pod starts earlier if it fits where those ahead of it do not. What earlier
+    pods waited is no promise.
 
     If you may not list all pods, places count those that you may list.
     """

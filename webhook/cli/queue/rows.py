@@ -82,7 +82,7 @@ class WaitingReport(msgspec.Struct, rename="camel"):
     ] = None
     minimum_ready: Annotated[int | None, msgspec.Meta(description="its workload's pods that are ready")] = None
     charged: Annotated[
-        bool, msgspec.Meta(description="its turn has come: it is charged, and keeps its gate until its room is free")
+        bool, msgspec.Meta(description="its turn has come: it is charged, and stays queued until its GPUs are free")
     ] = False
 
 
@@ -135,10 +135,10 @@ def earlier_text(report: WaitingReport) -> str:
     """Return how long the last pods of the same team and size waited; "" where no start of such a pod is known."""
     if (earlier := report.earlier_starts) is None:
         return ""
-    starts = "start" if earlier.starts == 1 else f"{earlier.starts} starts"
+    pods = "pod" if earlier.starts == 1 else f"{earlier.starts} pods"
     gpus = column_gpus(parse_amount(report.gpus))
     size = "1 GPU" if gpus == "1" else f"{gpus} GPUs"
-    return f"the last {starts} of {size} in team {report.team} waited {_waits_between(earlier)}"
+    return f"the last {pods} of {size} in team {report.team} waited {_waits_between(earlier)}"
 
 
 def _waits_between(earlier: EarlierReport) -> str:

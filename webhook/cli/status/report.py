@@ -138,7 +138,7 @@ class DepartmentReport(msgspec.Struct, rename="camel", omit_defaults=True):
     guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
     used: Annotated[str, msgspec.Meta(description="everything charged, whatever its tier, on a node or not")]
-    reserved: Annotated[str, msgspec.Meta(description="the part of it of pods that are not seen, or keep their gate")]
+    reserved: Annotated[str, msgspec.Meta(description="the part of it of pods that are not seen, or still queued")]
     preemptible: Annotated[str, msgspec.Meta(description="the part of it that may be evicted")]
     beyond_share: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
     waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
@@ -154,7 +154,7 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
     used: Annotated[str, msgspec.Meta(description="everything charged, whatever its tier, on a node or not")]
-    reserved: Annotated[str, msgspec.Meta(description="the part of it of pods that are not seen, or keep their gate")]
+    reserved: Annotated[str, msgspec.Meta(description="the part of it of pods that are not seen, or still queued")]
     preemptible: Annotated[str, msgspec.Meta(description="the part of it that may be evicted")]
     beyond_share: Annotated[str, msgspec.Meta(description="the part of it beyond the guaranteed share")]
     waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
@@ -165,7 +165,7 @@ class TeamReport(msgspec.Struct, rename="camel", omit_defaults=True):
     queued_gpus: Annotated[str, msgspec.Meta(description="what they ask for; left out if there are none")] = ""
     idle: Annotated[str, msgspec.Meta(description="what pods hold and do not use; left out if there is none")] = ""
     starting: Annotated[
-        int, msgspec.Meta(description="charged pods that keep their gate until their room is free; left out if none")
+        int, msgspec.Meta(description="charged pods that stay queued until their GPUs are free; left out if none")
     ] = 0
     starting_gpus: Annotated[str, msgspec.Meta(description="the part of `used` of these; left out if none")] = ""
 
@@ -226,7 +226,7 @@ class FreeReport(msgspec.Struct, rename="camel"):
     resource: str
     model: str
     pieces: int
-    free: Annotated[int, msgspec.Meta(description="on nodes that take pods, and are held for none")]
+    free: Annotated[int, msgspec.Meta(description="on nodes that take pods, and are reserved for none")]
     largest_pod: Annotated[int, msgspec.Meta(description="the largest pod that a node could take now")]
     at_once: Annotated[int, msgspec.Meta(description="how many such pods the nodes could take now")]
     largest_guaranteed_pod: Annotated[

@@ -25,7 +25,7 @@ MINIMUMS: Final = 20
 _FEW: Final = 3
 """Workloads with a minimum that are shown, and how many on a screen that is too small for all."""
 
-_HELD: Final = "held for waiting pods"
+_HELD: Final = "reserved for waiting pods"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ def _free(board: Board, *, is_wide: bool) -> Grid:
     has_held = any(row.held for row in board.free)
     more = (
         *([number("closed", goes=2)] if has_closed else []),
-        *([number("held", goes=3)] if has_held else []),
+        *([number("reserved", goes=3)] if has_held else []),
         *([number("whole nodes", goes=1), prose("for teams")] if is_wide else []),
     )
     jobs = prose("largest job now"), prose("by reclaim")

@@ -85,7 +85,7 @@ def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
         broken.append(_TOLERATES_ALL)
     node = world.fleet.get(pod.node_name) if pod.node_name is not None else None
     if node is not None and any(taint.key == HELD for taint in node.taints):
-        words = "node {node} holds its room for waiting pods: create the pod without nodeName, or later"
+        words = "node {node} is reserved for waiting pods: create the pod without nodeName, or later"
         broken.append(Reason(Code.HELD_ROOM, words, {"node": node.name}))
     return tuple(broken)
 

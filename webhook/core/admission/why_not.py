@@ -21,7 +21,7 @@ from webhook.core.placement.topology_rules import NO_SPREAD, TopologyFilter
 class Cause(StrEnum):
     """What excludes nodes; others are texts with a label, a resource or the node's state."""
 
-    HELD = "held for waiting pods"
+    HELD = "reserved for waiting pods"
     REJECTS = "rejected the team's last pods"
     UNUSED = "kube-scheduler finds no room for pods of the same controller"
     CONSTRAINTS = "selectors, affinity or taints"
@@ -111,7 +111,7 @@ def _taints(node: Node, constraints: Constraints) -> Iterator[WhyNot]:
             words = "it has taint {taint}, which the pod does not tolerate"
             yield WhyNot(Cause.CONSTRAINTS, Statement(words, facts))
     if any(taint.key == HELD for taint in closed):
-        yield WhyNot(Cause.HELD, Statement("its room is held for waiting pods"))
+        yield WhyNot(Cause.HELD, Statement("it is reserved for waiting pods"))
 
 
 def _broken(term: NodeTerm, node: Node) -> Iterator[Requirement]:

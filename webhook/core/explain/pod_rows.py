@@ -114,13 +114,14 @@ def idle_text(pod: Resident, policy: Policy) -> str:
 
 
 _WHAT: Final = {
-    Stage.STALLED: "kept off every node by something else than room: charged, without room, and the first to go where "
-    "they borrow",
+    Stage.STALLED: "that no node can take, for another reason than full nodes: charged, and the first to be evicted "
+    "where they borrow",
     Stage.OVERDUE: "past the time that their nodes had to end them: charged until their nodes report that",
     Stage.LOST: "past their deletion deadlines on lost nodes: charged to no team",
     Stage.LINGERING: "deleted by force, which their nodes may still run: charged, as borrowed, for their grace periods",
 }
 
+_CHARGED: Final = "It is charged, and no GPUs are reserved for it"
 _UNSEEN: Final = "a pod of another namespace, which users who may list all pods see here,"
 
 
@@ -224,10 +225,10 @@ def stage_text(pod: Resident, stage: Stage, world: World) -> str:
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
             which = ", ".join(each.text for each in found[:NAMED]) + more or _UNSEEN
             why = printable(pod.unbound.why)
-            return f"required anti-affinity of {which} keeps it off every node: {why}. It is charged and keeps no room"
+            return f"required anti-affinity of {which} keeps it off every node: {why}. {_CHARGED}"
         case Stage.STALLED:
             why = "" if pod.unbound is None else f": {printable(pod.unbound.why)}"
-            return f"something else than room keeps it off every node{why}. It is charged and keeps no room"
+            return f"no node can take it, for another reason than full nodes{why}. {_CHARGED}"
         case Stage.OVERDUE:
             return "its node had time to end it, and has not reported that: it is charged until then"
         case Stage.LOST:

@@ -173,7 +173,7 @@ class GangLine:
             cause = Statement(words, facts)
         if not is_late:
             return cause
-        words = "{members} within {timeout:duration}: it holds nothing, and starts whole"
+        words = "{members} within {timeout:duration}: it uses nothing yet, and starts whole"
         if self._starts_in_part(gang, found.size):
             words = "{members} within {timeout:duration}: those that came start once there is room for the others, too"
         return Statement(words, {"members": cause, "timeout": self._timeout})

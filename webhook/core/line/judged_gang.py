@@ -169,7 +169,7 @@ def _all_wait(
         words += "; {short}"
         facts["short"] = short
     elif last.reason is not None:
-        words += "; for {pod}: {why}"
+        words += "; for {pod} beside the others: {why}" if len(found) > 1 else "; for {pod}: {why}"
         facts |= {"pod": last.waiting.pod.name, "why": last.reason.statement}
     why = _for_gang(Statement(words, facts))
     return [Judged(member, member.pod, last.decision, verdict, why, last.attempt) for member in members]

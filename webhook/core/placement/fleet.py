@@ -214,7 +214,7 @@ class Fleet:
 
     @property
     def held_bits(self) -> int:
-        """The nodes that are held for waiting pods: what is free there is for those alone."""
+        """The nodes that are reserved for waiting pods: what is free there is for those alone."""
         found = 0
         for _, bits in self.labels.tainted(HELD):
             found |= bits

@@ -364,17 +364,17 @@ def _age(gpu_pod: ReclaimPod) -> tuple[int, str, str, str]:
 
 WHY_NOT: Final = {
     NoPlan.FITS: "a node has room for it now",
-    NoPlan.NO_NODE: "no open node that it may use could hold it, even without borrowers",
+    NoPlan.NO_NODE: "no open node that it may use is large enough, even without borrowers",
     NoPlan.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them, or "
     "pods that are not evicted, such as those without GPUs, keep it off by theirs",
-    NoPlan.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
-    NoPlan.LIMITS_FULL: "the borrowing pods that may be evicted now do not make enough room under its limits",
+    NoPlan.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not free enough GPUs on any one node",
+    NoPlan.LIMITS_FULL: "the borrowing pods that may be evicted now do not free enough under its limits",
     NoPlan.NO_DOMAIN: "no one domain, as its gang requires, could have room for all of it, borrowing pods that may be "
     "evicted now taken into account",
-    NoPlan.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction solves",
+    NoPlan.NOT_FOR_ROOM: "kube-scheduler reports another reason than full nodes, which no eviction solves",
     NoPlan.ROOM_REFUSED: "its scheduler finds no room on nodes that look free, and the borrowing pods that may be "
-    "evicted now do not make enough room on any other node",
-    NoPlan.NO_EFFECT: "room was made for it as often as it is tried, and its scheduler did not use it",
+    "evicted now do not free enough GPUs on any other node",
+    NoPlan.NO_EFFECT: "GPUs were freed for it as often as that is tried, and its scheduler did not use them",
     NoPlan.GANG_INCOMPLETE: "not all of its gang exists or would get room, and no pod is evicted for a part of it",
 }
 """Why no borrowed GPUs are taken back for a pod."""

@@ -64,15 +64,17 @@ class Replicas(NamedTuple):
     def statement(self) -> Statement:
         """What its minimum means for those of its pods that borrow."""
         if self.minimum == WHOLE:
-            words = "its gang goes whole, by its disruption mode"
+            words = "its gang is evicted as a whole, by its disruption mode"
         elif self.is_gang and not self.may_go:
-            words = "its gang has no more pods than its minimum of {minimum}: it goes whole"
+            words = "its gang has no more pods than its minimum of {minimum}: it is evicted as a whole"
         elif not self.has_surplus:
-            words = "its workload has no more pods than its minimum of {minimum}, which therefore counts for nothing"
+            words = "its workload has no more pods than its minimum of {minimum}, which therefore has no effect"
         elif self.spare:
-            words = "{ready} pods of its workload are ready and {minimum} are to stay: {spare} may go before others"
+            words = (
+                "{ready} pods of its workload are ready, its minimum is {minimum}: {spare} may be evicted before others"
+            )
         else:
-            words = "its workload has no more than its minimum of {minimum} ready: it goes after other pods"
+            words = "its workload has no more than its minimum of {minimum} ready: it is evicted after other pods"
         facts = {"minimum": self.minimum, "ready": self.ready, "spare": self.spare}
         if self.for_tiers is not None:
             words += "; its pods keep the tiers of its minimum of {before} until this one has stayed for {seconds} s"

@@ -84,9 +84,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     labels: dict[str, str] = {}
     lingers: int = 0
     team: str = ""
-    until: Annotated[int, Meta(description="Room is reserved for a pod of a gang until then, in Unix seconds.")] = 0
+    until: Annotated[int, Meta(description="GPUs are reserved for a pod of a gang until then, in Unix seconds.")] = 0
     gang: str = ""
-    reclaims: Annotated[bool, Meta(description="The pod keeps its gate until reclaim has made its room.")] = False
+    reclaims: Annotated[bool, Meta(description="The pod stays queued until reclaim has freed its GPUs.")] = False
     claims: list[str] = []
     own: Annotated[str, Meta(description="What a pod with claims asks for without them, in GPUs.")] = ""
 

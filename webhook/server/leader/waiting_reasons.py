@@ -170,7 +170,7 @@ class GangWatch:
         if started is not None:
             seconds = self._world.policy.queue.gang_timeout_seconds
             pods, whose = plural(len(new), "pod"), "its" if len(new) == 1 else "their"
-            text = f"{pods} of its gang did not come within {duration(seconds)}: {whose} room is reserved no longer"
+            text = f"{pods} of its gang did not come within {duration(seconds)}: {whose} GPUs are no longer reserved"
             self._context.report(started, EventReason.GANG_TIMED_OUT, text)
 
     def _member(self, gang: GangId) -> Resident | None:

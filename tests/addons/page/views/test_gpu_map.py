@@ -102,7 +102,7 @@ def test_rows_are_json_that_reads_back():
 def test_the_most_fragmented_nodes_come_first_and_full_ones_last():
     rows = rows_of(state_of())
     order = [row.node for row in by_fragmentation(list(rows.values()))]
-    assert order.index("t4-1") < order.index("gpu-10"), "what is held for waiting pods is not free"
+    assert order.index("t4-1") < order.index("gpu-10"), "what is reserved for waiting pods is not free"
     open_again = state_of(sample_world.objects())
     order = [row.node for row in by_fragmentation(list(rows_of(open_again).values()))]
     assert order.index("gpu-10") < order.index("t4-1") < order.index("gpu-2")

@@ -68,7 +68,7 @@ class MapGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MapRow(msgspec.Struct, frozen=True):
-    """A node. `state` says why it takes no pods, or that it rejects them; `held`: its free GPUs are held for reclaim.
+    """A node. `state` says why it takes no pods, or that it rejects them; `held`: its free GPUs are reserved.
 
     `free` are the GPUs that any new pod may take, to a millionth: none on a node that is closed or held. `stranded` are
     those of them beside used ones, by which nodes are sorted.

@@ -187,7 +187,7 @@ function describe({ row, cells }, index) {
   const free = device.pieces - device.shut - device.parts.reduce((sum, [, pieces]) => sum + pieces, 0);
   const gpus = (pieces) => counted(rounded((pieces / device.pieces) * device.gpus), "GPU");
   const isWhole = device.pieces === 1 && device.gpus === 1;
-  const state = row.state ? ` (${row.state})` : row.held ? " (held for reclaim)" : "";
+  const state = row.state ? ` (${row.state})` : row.held ? " (reserved)" : "";
   const found = device.parts.map(([number, pieces]) => {
     const [namespace, name, owner, user, since, team, isPreemptible, isIdle] = row.pods[number];
     if (!name) return "not shown to you: in use or free";
