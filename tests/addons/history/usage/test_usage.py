@@ -53,7 +53,7 @@ def test_a_table_says_what_its_numbers_cover(path):
         "total         12.0         0.50  2.00     0.00  0.25   0.50   0.10        3          24.0\n"
         "\n"
         "GPU-hours from 2023-11-14T22:15:00Z to 2023-11-14T22:30:00Z; recorded 0.08 of 0.25 hours. "
-        "Lost: to evictions; moved: to moves; saved: by checkpoints after a warning. Refused: requests.\n"
+        "Idle: shares without guaranteed pods; lost: to evictions; moved: to moves; saved: by checkpoints after a warning. Refused: requests.\n"
     )
 
 
@@ -64,7 +64,7 @@ def test_the_use_of_the_cluster_and_the_waits_of_jobs_follow(tmp_path):
     path = history(tmp_path / "use.db", rows)
     assert run("--history", path, *RANGE).output.splitlines()[-6:] == [
         "GPUs held: 75.0% at the end, 75.0% on average.",
-        "25.0% of the nodes are only partly used. Beyond the fewest that gangs need: 25.0% of their nodes.",
+        "25.0% of the nodes were only partly used. Beyond the fewest that gangs need: 25.0% of their nodes.",
         "",
         "GPUs of the job  started  wait p50     p90     p99",
         "1                      3      ≤10s    ≤10s    ≤10s",

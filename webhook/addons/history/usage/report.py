@@ -106,8 +106,8 @@ def to_table(report: UsageReport, *, limit: int, width: int, is_colored: bool) -
     screen.show(
         "",
         f"GPU-hours from {report.since} to {report.until}; recorded {_number(report.observed_hours)} of "
-        f"{_number(report.hours)} hours. Lost: to evictions; moved: to moves; saved: by checkpoints after a warning. "
-        "Refused: requests.",
+        f"{_number(report.hours)} hours. Idle: shares without guaranteed pods; lost: to evictions; moved: to moves; "
+        "saved: by checkpoints after a warning. Refused: requests.",
     )
     if report.total.held_idle is not None:
         held = report.total.guaranteed + report.total.preemptible
@@ -124,7 +124,7 @@ def _ratio_texts(found: Ratios) -> Iterator[str]:
     allocated, occupied = f"{found.allocation or 0:.1%}", f"{found.occupancy or 0:.1%}"
     yield f"GPUs held: {allocated} at the end, {occupied} on average."
     partly, beyond = f"{found.fragmentation or 0:.1%}", f"{found.beyond_fewest or 0:.1%}"
-    yield f"{partly} of the nodes are only partly used. Beyond the fewest that gangs need: {beyond} of their nodes."
+    yield f"{partly} of the nodes were only partly used. Beyond the fewest that gangs need: {beyond} of their nodes."
 
 
 def _waits(found: Ratios) -> Grid:
