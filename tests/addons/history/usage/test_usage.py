@@ -53,7 +53,8 @@ def test_a_table_says_what_its_numbers_cover(path):
         "total         12.0         0.50  2.00     0.00  0.25   0.50   0.10        3          24.0\n"
         "\n"
         "GPU-hours from 2023-11-14T22:15:00Z to 2023-11-14T22:30:00Z; recorded 0.08 of 0.25 hours. "
-        "Idle: shares without guaranteed pods; lost: to evictions; moved: to moves; saved: by checkpoints after a warning. Refused: requests.\n"
+        "Idle: shares without guaranteed pods; lost: to evictions; moved: to moves; saved: by checkpoints after a "
+        "warning. Refused: requests.\n"
     )
 
 
