@@ -75,7 +75,7 @@ test-saving: $(STAMP)-saving ## the training loops of docs/tasks/saving.md with 
 	$(BIN)/pytest tests/saving/recipes_check.py
 
 test-fast: setup ## the tests that need no control plane and little time each: about a minute
-	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n 2 --ignore=tests/scenarios -m 'not cluster and not long and not slow'
+	FUZZ_TIMES=$(or $(FUZZ_TIMES),0.3) $(BIN)/pytest -n 3 --ignore=tests/scenarios -m 'not cluster and not long and not slow'
 
 test-long: setup browser ## the long forms, on real clocks, and a longer search by properties: before a release
 	$(BIN)/pytest -m long

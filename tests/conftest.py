@@ -35,6 +35,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_finish() -> None:
     """Exclude everything imported and collected from garbage collection: a tenth of the tests' processor time."""
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # what a test leaves in cycles goes at the end of its file at the latest
     gc.enable()
 
 

@@ -127,6 +127,7 @@ def test_probes_get_through_however_many_connections_are_held(tmp_path, sent):
         assert probe(port, "/readyz")[0] == 503
 
 
+@pytest.mark.slow
 def test_what_an_evictor_does_not_serve(tmp_path):
     with evictor(tmp_path) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)

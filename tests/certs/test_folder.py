@@ -240,6 +240,7 @@ def start(path, barrier, served):
     served.put((pair.pem, contents(path)))
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_on_one_folder_serve_the_same_certificate(tmp_path):
     fork = multiprocessing.get_context("spawn")
     barrier, served = fork.Barrier(3), fork.Queue()

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow  # each starts an interpreter
+
 RING = """
 class Ring:
     alive = 0

@@ -14,6 +14,7 @@ from tests import forks
 from tests.cli import sample_world
 from tests.cli.terminals import SECONDS, on_a_terminal
 from tests.forks import ROOT
+from webhook.addons.simulation.simulate import run
 from webhook.cli.main import main
 
 POLICY = sample_world.POLICY
@@ -76,6 +77,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_on_a_full_disk_is_named(folder, monkeypatch, name):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(run, "can_draw", lambda: False)
     done = CliRunner().invoke(main, FILES[name])
     assert done.exit_code == 2
     assert done.stderr == "fairgate: /dev/full: cannot be written: No space left on device\n"
@@ -89,6 +91,7 @@ PIPED = {
 
 
 @pytest.mark.parametrize("name", PIPED)
+@pytest.mark.slow
 def test_a_closed_pipe_ends_a_command_without_a_word(folder, name):
     ours, theirs = os.pipe()
     os.close(ours)

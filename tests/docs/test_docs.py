@@ -143,6 +143,7 @@ def test_the_readme_is_short_and_so_is_its_policy():
     assert max(b.text.count("\n") for b in pages.blocks(page) if "kind: Policy" in b.text) <= 15
 
 
+@pytest.mark.slow
 def test_make_run_prints_one_decision_and_one_refusal(tmp_path):
     want = (Path(__file__).parent / "golden" / "make-run.txt").read_text()
     tryout = [sys.executable, "-m", "webhook", "tryout", "--port", "0"]

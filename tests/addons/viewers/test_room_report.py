@@ -107,6 +107,7 @@ def test_what_is_too_large_is_left_out_the_line_first(monkeypatch):
     assert f"at most {size - 1:,} are published" in nothing.omitted
 
 
+@pytest.mark.slow
 def test_a_large_cluster_has_room_in_a_report():
     """5,000 nodes with the labels of a cloud, 10,000 pods of 1,000 teams on them, and 10,000 in line."""
     common = {f"cloud.example/label-{i}": f"value-of-the-label-{i}" for i in range(40)}

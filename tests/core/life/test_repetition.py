@@ -126,7 +126,7 @@ TestRepetition.settings = examples(40, stateful_step_count=25, phases=UNSHRUNK)
 
 @pytest.mark.parametrize("what", ACTS)
 @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 3])
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("limit", [LIMITS[0], pytest.param(LIMITS[1], marks=pytest.mark.slow)])
 def test_an_act_that_is_repeated_without_end_keeps_no_share(what, count, limit):
     field = Field(limit)
     field.remove("n2")

@@ -183,6 +183,7 @@ def is_text(value: ast.expr) -> bool:
     return isinstance(value, ast.Attribute) and value.attr in TEXTS and not isinstance(value.value, ast.Call)
 
 
+@pytest.mark.slow
 def test_no_code_reads_text_back():
     read = re.compile(rf"\.(?:{'|'.join(TEXTS)})\b")
     paths = [path for path in SOURCES if str(path.relative_to(pages.ROOT)) not in FOREIGN]

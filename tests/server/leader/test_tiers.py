@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.cluster.support.fake_api import Answer
 from tests.server.leader.test_leader import patches, staged
 from tests.server.support.harness import until
@@ -37,6 +39,7 @@ async def test_few_pods_of_a_team_give_way_to_minimums_at_once(tmp_path, monkeyp
         assert sorted(patches(stage)[4:]) == ["chat2", "web1"]
 
 
+@pytest.mark.slow
 async def test_a_pod_that_cannot_be_written_is_tried_ever_more_rarely_and_holds_up_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(tiers, "REST_SECONDS", 0.5)
     monkeypatch.setattr(tiers, "LONGEST_REST_SECONDS", 32)

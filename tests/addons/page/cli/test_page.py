@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_it_serves_a_world_file_prints_its_url_and_ends_normally(tmp_path, how):
     options = sample_world.write(tmp_path)
     command = [sys.executable, "-m", "webhook", "page", *options, "--no-browser"]

@@ -101,6 +101,7 @@ def test_names_cannot_change_the_page():
     assert "&lt;script&gt;" in text
 
 
+@pytest.mark.slow
 def test_each_plot_is_an_svg_file_by_itself_with_its_title_and_the_names_as_they_are():
     names = ("a", HOSTILE, r"$\frac{$ \undefined")
     for plot in plots_of(report(*names)):

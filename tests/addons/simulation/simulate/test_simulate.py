@@ -58,7 +58,7 @@ def test_policies_side_by_side():
 
 
 def test_a_load_in_rounds_is_the_same_each_time():
-    words = ("--policy", "borrow.yaml", "--load", "0.7", "--days", "0.1", "--run-time", "10m", "--rounds", "3")
+    words = ("--policy", "borrow.yaml", "--load", "0.7", "--days", "0.02", "--run-time", "10m", "--rounds", "3")
     found = data(*words)
     assert found == data(*words)
     assert found != data(*words, "--seed", "1")
@@ -181,6 +181,7 @@ def test_the_policy_of_the_environment(monkeypatch):
     assert [each.policy for each in found.policies] == ["strict.yaml"]
 
 
+@pytest.mark.slow
 def test_files_a_report_page_and_plots(folder):
     words = ("--policy", "borrow.yaml", "--trace", "tasks.csv", "--csv", "out", "--report", "report.html")
     done = simulate(*words)
