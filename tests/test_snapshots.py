@@ -22,6 +22,7 @@ async def test_work_sees_the_state_and_changes_nothing_here():
     assert pid != os.getpid()
 
 
+@pytest.mark.slow
 async def test_work_without_end_is_ended_while_others_go_on():
     def forever():
         while True:
@@ -51,6 +52,7 @@ async def test_a_failure_has_its_reason_and_ends_no_more_than_its_process(work, 
         await Snapshots().run(work)
 
 
+@pytest.mark.slow
 async def test_more_than_may_wait_are_refused_and_all_others_answered(monkeypatch):
     monkeypatch.setattr(files, "AT_ONCE", 2)
     shared = Snapshots()

@@ -142,6 +142,7 @@ def test_marks_of_gangs_follow_the_budget_too(data, sample):
     assert work_of(marks).lines <= LINES_A_STEP * steps + LINES_AT_LEAST
 
 
+@pytest.mark.slow
 def test_a_parameter_that_is_inserted_many_times_is_not_inserted():
     found, budget = used(dict(expansions(250 * 1024))["argo, a parameter that is inserted often"], [])
     assert isinstance(found, Unknown)
@@ -179,6 +180,7 @@ def test_every_known_attack_is_answered(method):
         assert answer["response"]["allowed"], name
 
 
+@pytest.mark.slow
 def test_an_object_that_is_too_large_is_answered_with_a_warning():
     document = dict(expansions(250 * 1024))["argo, a parameter that is inserted often"]
     answer = turn(reviewer(WORLD), "workloads", review(document)).answer

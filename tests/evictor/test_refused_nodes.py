@@ -143,6 +143,7 @@ async def test_no_third_plan_is_made_for_a_pod_that_never_uses_its_room(stage, s
     assert "did not use them" in reasons(stage, "b", "CannotReclaim")[-1]
 
 
+@pytest.mark.slow
 async def test_pods_that_are_created_again_and_again_have_few_evicted(stage, schedule):
     """A tenant alone decides what keeps its pods off every node, such as a volume of its own that is in use."""
     fill(stage, *(f"n{number}" for number in range(8)))

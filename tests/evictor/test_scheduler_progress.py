@@ -158,6 +158,7 @@ async def test_pods_that_only_wait_do_not_make_kube_scheduler_look_behind(stage)
     await waste(stage, lambda: asyncio.sleep(GIVEN_UP + 1))
 
 
+@pytest.mark.slow
 async def test_old_pods_that_start_one_by_one_prolong_a_hold_only_to_its_limit(stage):
     """A tenant may keep pods back for long and let one start now and then."""
     never(stage)

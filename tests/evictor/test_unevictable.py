@@ -136,6 +136,7 @@ async def test_many_that_cannot_go_delay_the_others_by_seconds(stage):
     assert sum(event.reason == "EvictionPlanned" for event in stage.events) == 2
 
 
+@pytest.mark.slow
 async def test_a_webhook_that_never_answers_does_not_stop_the_loop(stage):
     fill(stage, "n0")
     for pod in range(4):
