@@ -44,8 +44,15 @@ def marked(api):
 
 @pytest.mark.parametrize(
     "faults",
-    [[Answer(429, retry_after="3")], [Answer(500)], [Cut(is_carried_out=False)], [Answer(404)], [Answer(409)] * 4],
-    ids=["too many", "a failure", "cut", "gone", "made again"],
+    [
+        [Answer(429, retry_after="3")],
+        [Answer(500)],
+        [Answer(403)],
+        [Cut(is_carried_out=False)],
+        [Answer(404)],
+        [Answer(409)] * 4,
+    ],
+    ids=["too many", "a failure", "a guard that is about to go", "cut", "gone", "made again"],
 )
 async def test_a_pod_is_tried_again_and_one_that_is_gone_or_was_made_again_is_no_error(api, connection, faults):
     put(api, "p")

@@ -77,7 +77,7 @@ class Scope:
     pods_per_second: float = 100.0
     """Pods let go, or relieved of a notice: kube-scheduler binds about as many."""
     settle_seconds: float = 2.0
-    """After a webhook was deleted, each API server may call it until its own watch delivers that: some milliseconds.
+    """After a webhook or guard was deleted, each API server may use it until its own watch delivers that: milliseconds.
     A leader notices within two seconds that it no longer leads."""
     lease_seconds: int = 30
     """How long no process leads after an uninstallation was killed; then the old ones continue."""
@@ -183,7 +183,7 @@ class Uninstallation:
         self._work: dict[Step, tuple[_Find, _Act | None]] = {
             Step.WEBHOOKS: (present(WEBHOOKS), self._unregister),
             Step.LEADERS: (self._leases, self._take_over),
-            Step.GUARDS: (present(REGISTERED_GUARDS), delete),
+            Step.GUARDS: (present(REGISTERED_GUARDS), self._delete_guards),
             Step.LINE: (self._line, None if scope.keeps_line else self._let_go),
             Step.HOLDS: (self._held, self._open),
             Step.NOTICES: (self._noticed, self._withdraw),
@@ -301,6 +301,11 @@ class Uninstallation:
             await asyncio.sleep(self._scope.settle_seconds / 2)
         return []
 
+    async def _delete_guards(self, guards: list[OwnedObject]) -> list[str]:
+        await self._delete(guards)
+        await asyncio.sleep(self._scope.settle_seconds)
+        return []
+
     async def _take_over(self, leases: list[OwnedObject]) -> list[str]:
         await self._hold(leases)
         self._renewing = asyncio.create_task(self._renew(leases))
@@ -411,7 +416,7 @@ async def _tried(each: _T, act: Callable[[_T], Awaitable[None]]) -> str:
         except ClusterError as error:
             problem = str(error)
             if isinstance(error, ApiError):
-                if error.is_forbidden or error.is_invalid:
+                if error.is_invalid:  # what is forbidden is tried again: guards may be in force for a moment
                     break
                 rest = max(rest, error.retry_after_seconds)
                 problem = "" if error.is_conflict else problem
