@@ -35,7 +35,7 @@ def test_every_way_by_which_a_pod_changes_passes_the_guard():
 
 
 def test_only_pods_that_may_hold_gpus_are_counted():
-    assert GPU in CONDITIONS["may-hold-gpus"]
+    assert GPU in CONDITIONS["is-written-by-a-user-and-may-hold-gpus"]
 
 
 @pytest.mark.parametrize("spec", [PODS, BINDINGS])
