@@ -6,10 +6,14 @@ Run it from the repository's root: `python benchmarks/reclaim_plan.py`. `--works
 `exact`  the fixture by which KAI-Scheduler measures over-eviction: N nodes of 8 GPUs, all borrowed by pods of one GPU
          that started together, and a pod of 8; and what follows from it: borrowers of several sizes, two waiting pods,
          a waiting gang of 16, borrowers in gangs. `fewest` is the fewest evictions that there can be.
+`joint`  2 to 8 pods of several sizes wait at once, by themselves or as a gang, in small clusters that a draw filled;
+         `--gangs` of the borrowers are in gangs. What they get if they are planned for together, and one after the
+         other: pods served, victims, gangs of others that are broken.
 
 The figures of docs/reference/benchmarks.md are those of
     python benchmarks/reclaim_plan.py --works sizes --nodes 5000
     python benchmarks/reclaim_plan.py --works exact
+    python benchmarks/reclaim_plan.py --works joint --gangs 0.3
 """
 
 import argparse
@@ -17,6 +21,7 @@ import json
 import random
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -39,12 +44,13 @@ from webhook.core.model.demand import Demand, demand_of
 from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
+from webhook.core.reclaim import reclaim
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Round
 from webhook.core.reclaim.reclaim_pods import ReclaimPod
 from webhook.core.reclaim.snapshot import pods_within_share, take_snapshot
-from webhook.core.reclaim.victims import FailureBudget, WorkloadId
+from webhook.core.reclaim.victims import FailureBudget, VictimCost, WorkloadId
 from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -192,10 +198,65 @@ def sizes(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield measure(reclaim_index, world, options, gpus=1, count=options.many)
 
 
+DRAWS: Final = {4: 60, 16: 60, 64: 30}
+"""Nodes, and how many clusters of so many are drawn."""
+
+
+def joint(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Plan for several pods together, and one after the other, in the same clusters."""
+    together = reclaim.plan_together
+    for nodes, draws in DRAWS.items():
+        for is_gang in (False, True):
+            totals = {"together": Counter[str](), "in turn": Counter[str]()}
+            for draw in range(draws):
+                drawn = drawn_cluster(random.Random(f"{options.seed} {nodes} {draw}"), nodes, options.gangs, is_gang)
+                for way, function in (("together", together), ("in turn", lambda outcomes, *_, **__: outcomes)):
+                    reclaim.plan_together = function  # type: ignore[assignment]
+                    totals[way].update(counts(*drawn))
+            for way, total in totals.items():
+                yield {"nodes": nodes, "waits as a gang": is_gang, "planned": way, **total}
+    reclaim.plan_together = together
+
+
+def counts(reclaim_index: ReclaimIndex, world: World) -> dict[str, int]:
+    """Plan once and count."""
+    found = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW))
+    victims = {each.uid for move in found.moves for each in move.victims}
+    cost = VictimCost.total(move.cost for move in found.moves)
+    return {"served": len(found.moves), "victims": len(victims), "gangs": cost.gangs}
+
+
+def drawn_cluster(dice: random.Random, nodes: int, gangs: float, is_gang: bool) -> tuple[ReclaimIndex, World]:
+    """Draw a full cluster, in which a third of the nodes have a pod that stays, and pods that wait."""
+    policy = policy_for(nodes)
+    world, reclaim_index = World(policy), ReclaimIndex(policy.reclaim)
+    add_nodes(world, nodes)
+    for number in range(nodes):
+        left, on = 8, f"node-{number:05}"
+        if dice.random() < 1 / 3:
+            left -= (gpus := dice.choice((1, 2, 4)))
+            take(
+                reclaim_pod(f"c-{number}", LENDER, "guaranteed", gpus, on=on, created=NOW - 90_000),
+                reclaim_index,
+                world,
+            )
+        for place in range(8):
+            if left:
+                left -= (gpus := dice.choice([size for size in (1, *SIZES) if size <= left]))
+                gang = GangId(f"{number // 4}-{place % 3}") if dice.random() < gangs else None
+                created = NOW - dice.randrange(1000, 86_400)
+                made = reclaim_pod(f"a-{number}-{place}", BORROWER, "preemptible", gpus, on=on, created=created)
+                take(replace(made, goes_with=gang), reclaim_index, world)
+    for number in range(dice.choice((2, 3, 4, 8))):
+        made = reclaim_pod(f"b-{number}", LENDER, "guaranteed", dice.choice(SIZES), created=NOW + number)
+        take(replace(made, gang=GangId("b") if is_gang else None), reclaim_index, world)
+    return reclaim_index, world
+
+
 def main() -> None:
     """Read the flags, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--works", nargs="+", choices=("sizes", "exact"), default=("sizes", "exact"))
+    parser.add_argument("--works", nargs="+", choices=("sizes", "exact", "joint"), default=("sizes", "exact"))
     parser.add_argument("--nodes", type=int, default=1000, help="nodes of 8 GPUs; the goal is stated for 5000")
     parser.add_argument("--gangs", type=float, default=0.2, help="share of the borrowing pods that belong to gangs")
     parser.add_argument("--jobs", type=float, default=0.2, help="share of the others that belong to Jobs with a limit")
@@ -204,7 +265,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
-    works = {"sizes": sizes, "exact": exact}
+    works = {"sizes": sizes, "exact": exact, "joint": joint}
     for row in chain.from_iterable(works[work](options) for work in options.works):
         print(json.dumps(row) if options.output == "json" else "  ".join(f"{name} {row[name]}" for name in row))
 
