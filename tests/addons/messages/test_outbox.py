@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.addons.messages.made import BEHIND, EVICTIONS, NOW, TARGET, TROUBLE, evicted
+from tests.docs import pages
 from tests.examples import examples
 from webhook.addons.messages.alerts import (
     EVENT_SECONDS,
@@ -18,6 +19,7 @@ from webhook.addons.messages.alerts import (
     MAX_LINES,
     MAX_SUBJECTS,
     MAX_TEXT,
+    Alert,
     Outbox,
     Severity,
     State,
@@ -283,6 +285,13 @@ def test_the_formats_are_those_of_alertmanager():
     }
     assert len(received.pop("fingerprint")) == 16
     assert received == {**alert, "endsAt": "0001-01-01T00:00:00Z", "status": "firing", "generatorURL": ""}
+
+
+def test_the_page_shows_the_format():
+    [shown] = re.findall(r"```json\n(.*?)```", (pages.ROOT / "docs" / "notify.md").read_text(), flags=re.DOTALL)
+    subject = EVICTIONS._replace(since="2026-11-26T02:10:00Z")
+    alert = Alert(subject, State("team vision: 1 pod evicted", (evicted(),)), NOW, NOW + EVENT_SECONDS, is_over=False)
+    assert json.loads(render([alert], replace(TARGET, name="on-call"), "gpu-east")) == json.loads(shown)
 
 
 HOSTILE = st.one_of(
