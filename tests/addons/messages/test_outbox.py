@@ -124,10 +124,10 @@ def test_new_trouble_does_not_wait_for_the_interval_and_a_limit_does():
     receiver.outbox.set_states(dict.fromkeys((TROUBLE, LIMIT, *other), BEHIND), receiver.now)
     receiver.run(INTERVAL)
     assert [(at - NOW, sorted(each.subject.kind for each in found)) for at, _, found in receiver.got] == [
-        (1, ["limits"]),
-        (2, ["trouble"]),
+        (1, ["trouble"]),
+        (2, ["limits"]),
         (11, ["trouble"] * 2),
-        (1 + INTERVAL, ["limits"] * 2),
+        (2 + INTERVAL, ["limits"] * 2),
     ]
 
 

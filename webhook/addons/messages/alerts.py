@@ -166,19 +166,19 @@ class Outbox:
         At the end of the process nothing that happened waits for more of its kind.
         """
         self._forget(target, now)
-        for kind in sorted(target.kinds):
+        for kind in sorted(target.kinds, reverse=True):  # trouble first
             sent = self._sent[kind]
             is_free = is_end or not 0 <= now - sent.at < target.interval_seconds
             if is_free:
                 self._close_batches(kind, inf if is_end else now)
-            found = {
-                each: entry for each, entry in self._entries.items() if each.kind is kind and _has_begun(entry, now)
-            }
+            of_kind = ((subject, entry) for subject, entry in self._entries.items() if subject.kind is kind)
+            found = {each: entry for each, entry in of_kind if entry.begins_at + entry.state.settle_seconds <= now}
             lasting = {subject for subject, entry in found.items() if entry.over_at > now}
-            is_free |= (
-                kind is NotifyKind.TROUBLE and not lasting <= sent.lasting
-            )  # no tenant can cause it again and again
-            is_due = is_free if lasting != sent.lasting else not 0 <= now - sent.at < target.again_seconds
+            is_new_trouble = kind is NotifyKind.TROUBLE and not lasting <= sent.lasting  # by no tenant
+            if lasting != sent.lasting:
+                is_due = is_free or is_new_trouble
+            else:
+                is_due = not 0 <= now - sent.at < target.again_seconds
             if found and is_due:
                 return [_alert(subject, entry, target, now) for subject, entry in found.items()]
         return []
@@ -222,10 +222,8 @@ class Outbox:
     def _forget(self, target: NotifyTarget, now: float) -> None:
         """Forget kinds that are unwanted, and what is too old."""
         for subject, batch in list(self._batches.items()):
-            batch.first, batch.latest = (
-                min(batch.first, now),
-                min(batch.latest, now),
-            )  # the clock may have been set back
+            # the clock may have been set back
+            batch.first, batch.latest = min(batch.first, now), min(batch.latest, now)
             if subject.kind not in target.kinds:
                 del self._batches[subject]
         for subject, entry in list(self._entries.items()):
@@ -235,10 +233,6 @@ class Outbox:
             if is_old or subject.kind not in target.kinds:
                 self.dropped += is_old
                 del self._entries[subject]
-
-
-def _has_begun(entry: _Entry, now: float) -> bool:
-    return entry.begins_at + entry.state.settle_seconds <= now
 
 
 def _alert(subject: Subject, entry: _Entry, target: NotifyTarget, now: float) -> Alert:
