@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-VIEWS = ("/", "/", "/", "/", "/teams", "/teams", "/line", "/line", "/decisions", "/search?q=pod")
+VIEWS = ("/", "/", "/", "/", "/teams", "/teams", "/queue", "/queue", "/decisions", "/search?q=pod")
 """What each of the ten pages shows."""
 
-AGAIN_SECONDS = {"/": 5.0, "/teams": 2.0, "/line": 4.0, "/decisions": 2.0, "/search?q=pod": 5.0}
+AGAIN_SECONDS = {"/": 5.0, "/teams": 2.0, "/queue": 4.0, "/decisions": 2.0, "/search?q=pod": 5.0}
 """How often a view is fetched again at most: `data-live` in its template."""
 
 ALIVE = 50

@@ -76,4 +76,4 @@ def _default(values: dict, path: list[str]) -> str:
     found: object = values
     for key in path:
         found = found[key]  # type: ignore[index]  # the path comes from the same file
-    return json.dumps(found)
+    return json.dumps(found, separators=(",", ":"))

@@ -52,9 +52,11 @@ on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a d
 - Label values are words, teams, GPU models, resources and nodes; never pods, users or namespaces. A team has some 25
   series on each replica, and one for each kind of decision.
 - With `--world` there are no metrics of watches, ledger writes and leader. Those of CAs require `--certs-secret`.
+- Names with `_total` are counters, histograms say so, all others are gauges.
+- Each `fairgate_team_gpus_…{team}` has a twin `fairgate_department_gpus_…{department}` of all teams below a department.
 - Not listed: `process_*` of the Prometheus client, and `_created` series of counters.
 """
-_TABLE: Final = "| metric | type | meaning |\n|---|---|---|\n"
+_TABLE: Final = "| metric | meaning |\n|---|---|\n"
 _SECTIONS: Final = {
     "Server": [Component.SERVER],
     "Evictor": [Component.EVICTOR],
@@ -84,7 +86,7 @@ class _Notifier:
         return {"on-call": (0, 0)}
 
 
-class _MetricRow(NamedTuple):
+class MetricRow(NamedTuple):
     """A metric as a row of the table."""
 
     name: str
@@ -95,29 +97,40 @@ class _MetricRow(NamedTuple):
 
 def page() -> str:
     """Return the page."""
-    rows: dict[_MetricRow, list[Component]] = {}
-    for component, metrics in ((Component.SERVER, server()), (Component.EVICTOR, evictor())):
-        for each in _rows(metrics.registry):
-            rows.setdefault(each, []).append(component)
+    rows = metrics()
+    names = {row.name for row in rows}
+    described = {row: of for row, of in rows.items() if _is_described(row, names)}
     return _HEAD + "".join(
-        f"\n## {title}\n{_TABLE}{''.join(_line(row) for row, of in rows.items() if of == components and _is_ours(row))}"
+        f"\n## {title}\n{_TABLE}{''.join(_line(row) for row, of in described.items() if of == components)}"
         for title, components in _SECTIONS.items()
     )
 
 
-def _is_ours(row: _MetricRow) -> bool:
-    return row.name.startswith("fairgate_")
+def metrics() -> dict[MetricRow, list[Component]]:
+    """Return every metric, each with the processes that have it."""
+    rows: dict[MetricRow, list[Component]] = {}
+    for component, found in ((Component.SERVER, server()), (Component.EVICTOR, evictor())):
+        for each in _rows(found.registry):
+            rows.setdefault(each, []).append(component)
+    return rows
 
 
-def _line(row: _MetricRow) -> str:
+def _is_described(row: MetricRow, names: set[str]) -> bool:
+    """Whether a metric has a row of its own: one of Fairgate's, and not the twin of a team's."""
+    is_twin = "department" in row.name and row.name.replace("department", "team") in names
+    return row.name.startswith("fairgate_") and not is_twin
+
+
+def _line(row: MetricRow) -> str:
     labels = f"{{{','.join(row.labels)}}}" if row.labels else ""
-    return f"| `{row.name}{labels}` | {row.type} | {row.meaning} |\n"
+    kind = " A histogram." if row.type == "histogram" else ""
+    return f"| `{row.name}{labels}` | {row.meaning}{kind} |\n"
 
 
-def _rows(registry: CollectorRegistry) -> Iterator[_MetricRow]:
+def _rows(registry: CollectorRegistry) -> Iterator[MetricRow]:
     for metric in registry.collect():
         kind = "gauge" if metric.type == "info" else metric.type
-        yield _MetricRow(metric.name + _SUFFIXES.get(metric.type, ""), kind, _labels(metric), metric.documentation)
+        yield MetricRow(metric.name + _SUFFIXES.get(metric.type, ""), kind, _labels(metric), metric.documentation)
 
 
 def _labels(metric: Metric) -> tuple[str, ...]:

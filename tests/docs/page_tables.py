@@ -28,18 +28,20 @@ _TYPES: Final = {"string": "text", "integer": "number", "number": "number", "boo
 
 def kinds(text: str) -> str:
     """Return the page of kinds with its first table as the rows of the code are."""
+    alike: dict[tuple[str, bool, str], list[str]] = {}
+    for row in BUILT_IN:
+        versions = f"{row.kind.group or 'core'}/{','.join(row.versions)}"
+        alike.setdefault((versions, row.kind.is_gang, row.description), []).append(f"`{row.kind.kind}`")
     rows = "".join(
-        f"| `{kind.kind}`{', gang' if kind.is_gang else ''} | {kind.group or 'core'}/{','.join(row.versions)} "
-        f"| {row.description} |\n"
-        for row in BUILT_IN
-        for kind in [row.kind]
+        f"| {', '.join(names)}{', gang' if is_gang else ''} | {versions} | {description} |\n"
+        for (versions, is_gang, description), names in alike.items()
     )
     return _first_table(text, "| kind | versions | pods |\n|---|---|---|\n" + rows)
 
 
 def packages(text: str) -> str:
-    """Return the page of the architecture with its first table as the docstrings of packages are."""
-    found = sorted(path for folder in ("webhook", "certs") for path in (pages.ROOT / folder).rglob("__init__.py"))
+    """Return the page of the architecture with its first table as the docstrings of packages are, without layers."""
+    found = sorted((pages.ROOT / "webhook").glob("*/*/**/__init__.py"))
     documented = {path: ast.get_docstring(ast.parse(path.read_text())) for path in found}
     rows = "".join(
         f"| `{path.parent.relative_to(pages.ROOT)}/` | {' '.join(doc.split())} |\n"

@@ -70,6 +70,7 @@ def check_make(words):
 
 @pages_with(pages.links)
 def test_links_have_targets(page):
+    assert "]()" not in page.read_text()
     for link in pages.links(page):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page

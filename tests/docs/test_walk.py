@@ -1,6 +1,8 @@
 """Every command of the documentation runs, in the order of its page, and prints what the page shows."""
 
 import re
+import sys
+import time
 
 import pytest
 
@@ -42,7 +44,10 @@ def test_the_page_shows_the_actual_output(page, nothing_left, cluster, fairgate,
     prepare = STAGES[pages.name(page)]
     with Reader(tmp_path, cluster=cluster, fairgate=fairgate) as reader:
         prepare(reader)
-        assert reader.follow(page) == [command for command in commands(page) if command not in EXCLUDED_COMMANDS]
+        began = time.monotonic()
+        done = reader.follow(page)
+        sys.stdout.write(f"{len(done)} commands in {time.monotonic() - began:.0f} s\n")  # shown by `pytest -rP`
+        assert done == [command for command in commands(page) if command not in EXCLUDED_COMMANDS]
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)

@@ -58,8 +58,7 @@ def metrics_in(expr: str) -> set[str]:
 
 def known_metrics(*, with_histograms: bool = False) -> set[str]:
     """The series that the code has, by the names that expressions use; `with_histograms` those of histograms, too."""
-    rows = re.findall(r"^\| `(\w+)(?:{[^}]*})?` \| (\w+) ", metrics_page.page(), flags=re.MULTILINE)
-    rows += [("process_cpu_seconds_total", "counter"), ("process_resident_memory_bytes", "gauge")]  # of the client
+    rows = [(row.name, row.type) for row in metrics_page.metrics()]
     histograms = {f"{name}_{part}" for name, kind in rows if kind == "histogram" for part in ("bucket", "sum", "count")}
     return {name for name, kind in rows if with_histograms or kind != "histogram"} | histograms
 

@@ -89,7 +89,7 @@ TROUBLE = {
     "FairgateSkipped": {CALL_SKIPPED: "0+1"},
     "FairgateInternalErrors": {'fairgate_http_errors_total{status="500",instance="s"}': "0+1"},
     "FairgateLeaderTaskFails": {'fairgate_leader_task_failures_total{task="queue",instance="s"}': "0+1"},
-    "FairgateLineStalled": {'fairgate_queue_stalled_seconds{instance="s"}': "30"},
+    "FairgateQueueStalled": {'fairgate_queue_stalled_seconds{instance="s"}': "30"},
     "FairgateDecisionsSlow": {'fairgate_decision_duration_seconds_bucket{phase="validate",le="0.01"}': "0+50"},
     "FairgateRacesLost": {
         'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "0+10"

@@ -172,7 +172,7 @@ def test_served_to_others_each_sees_what_the_api_server_grants_them(cluster):
             token = cluster.service_account_token(mine)
             own = {"Authorization": f"Bearer {token}"}
             wait_for(cluster, lambda: f"{mine}/mine" in page.get("/", headers=own)[1], what="the own pod", timeout=90)
-            for path in ("/", "/teams", "/line", "/decisions", "/map.json", "/search?q=theirs"):
+            for path in ("/", "/teams", "/queue", "/decisions", "/map.json", "/search?q=theirs"):
                 status, body = page.get(path, headers=own)
                 assert (status, f"{theirs}/theirs" in body) == (200, False), path
             assert page.get(f"/explain?namespace={theirs}&name=theirs", headers=own)[0] == 404
@@ -207,7 +207,7 @@ def test_ten_open_pages_cost_the_api_server_one_list_and_watch(start_control_pla
             connection.request("GET", "/events", headers=page.headers)
             assert connection.getresponse().status == 200
             streams.append(connection)
-        for path in ("/", "/teams", "/line", "/decisions", "/search?q=node", "/map.json") * 10:
+        for path in ("/", "/teams", "/queue", "/decisions", "/search?q=node", "/map.json") * 10:
             assert page.get(path)[0] == 200
         time.sleep(1)
         asked = [event for event in cluster.audit_events() if "fairgate" in event.get("userAgent", "")]

@@ -23,7 +23,7 @@ from webhook.kube.pod.existing import to_resident
 VIEWS = {
     "map": "/",
     "teams": "/teams",
-    "line": "/line",
+    "line": "/queue",
     "decisions": "/decisions",
     "moves": "/moves",
     "search": "/search?q=train",
@@ -88,7 +88,7 @@ def pod_on(site, name, node):
 def test_every_view_keeps_the_rules_of_axe_and_fits_and_loads_nothing_from_elsewhere(look, site, options):
     opened = look("/", **options)
     page = opened.page
-    for path in (*VIEWS.values(), "/?team=nlp", "/teams?team=nlp", "/line?team=vision", "/decisions?team=vision"):
+    for path in (*VIEWS.values(), "/?team=nlp", "/teams?team=nlp", "/queue?team=vision", "/decisions?team=vision"):
         page.goto(site.base + path)
         found = Axe().run(page, options=RULES).response["violations"]
         assert [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found] == [], path
@@ -267,7 +267,7 @@ def test_hostile_names_run_no_script_and_break_no_page(window):
         page.wait_for_selector("#map[data-drawn-ms] canvas")
         page.locator("#map canvas").first.focus()
         assert evil in page.inner_text("#map-says")
-        for path in ("/", "/teams", "/line", "/decisions", "/search?q=img"):
+        for path in ("/", "/teams", "/queue", "/decisions", "/search?q=img"):
             page.goto(hostile.base + path)
             assert page.title() != "owned"
         assert {urlsplit(url).netloc for url in opened.asked} == {urlsplit(hostile.base).netloc}
@@ -284,10 +284,8 @@ def test_a_page_whose_server_ends_says_so(window):
 
 PICTURES = {
     "page-map.png": ("/", {"viewport": {"width": 1200, "height": 860}}),
-    "page-map-dark.png": ("/?team=nlp", DARK | {"viewport": {"width": 1200, "height": 860}}),
-    "page-map-narrow.png": ("/", NARROW | {"viewport": {"width": 390, "height": 1100}}),
     "page-teams.png": ("/teams", {"viewport": {"width": 1200, "height": 640}}),
-    "page-line.png": ("/line", {"viewport": {"width": 1200, "height": 420}}),
+    "page-queue.png": ("/queue", {"viewport": {"width": 1200, "height": 420}}),
     "page-explain.png": (VIEWS["explain"], {"viewport": {"width": 1000, "height": 800}}),
 }
 

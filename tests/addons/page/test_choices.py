@@ -55,10 +55,10 @@ def test_a_click_on_a_team_highlights_it_on_the_map_the_line_and_the_decisions(l
     assert set(teams) == {"Vvision"}, "with its letter"
     page.locator("#decisions a[aria-current]").first.click()
     page.wait_for_function("() => !document.querySelector('tr.others')")
-    page.goto(f"{site.base}/line?team=vision")
+    page.goto(f"{site.base}/queue?team=vision")
     page.click("text=Show all alike")
     assert chosen(page) == {}
-    page.goto(f"{site.base}/line?team=of-no-one")
+    page.goto(f"{site.base}/queue?team=of-no-one")
     assert page.locator("tr.others").count() == 0
 
 
@@ -102,7 +102,7 @@ def test_the_first_tap_reads_and_the_second_opens(look):
 
 
 def test_narrow_screens_have_cards_instead_of_tables(look):
-    page = look("/line", **NARROW).page
+    page = look("/queue", **NARROW).page
     assert page.locator("#waiting thead").evaluate("each => getComputedStyle(each).clipPath") == "inset(50%)"
     row = page.locator("#waiting tbody tr").first
     assert "nlp/later" in row.inner_text()
@@ -135,11 +135,11 @@ def new_cluster():
 def test_in_a_new_cluster_no_name_is_broken_and_nothing_overflows(window, options):
     with served(new_cluster()) as fresh:
         fresh.enter()
-        page = opened_at(fresh, window, "/line", **options).page
-        for path in ("/line", "/", "/teams", "/decisions", "/search?q=worker"):
+        page = opened_at(fresh, window, "/queue", **options).page
+        for path in ("/queue", "/", "/teams", "/decisions", "/search?q=worker"):
             page.goto(fresh.base + path)
             assert page.evaluate(OVERFLOWING) == [], path
-        page.goto(fresh.base + "/line")
+        page.goto(fresh.base + "/queue")
         assert page.locator("#waiting td[data-label='earlier waits']").all_inner_texts() == ["-", "-"]
         heights = page.evaluate(
             "() => [...document.querySelectorAll('.line .name span')].map(each => each.getClientRects().length)"
@@ -174,7 +174,7 @@ def test_names_of_253_characters_break_no_view(window):
         explain = f"/explain?namespace={long}&name={quote(name)}"
         for options in (WIDE, NARROW):
             page.set_viewport_size(options["viewport"])
-            for path in ("/", "/teams", "/line", "/decisions", "/search?q=very", explain):
+            for path in ("/", "/teams", "/queue", "/decisions", "/search?q=very", explain):
                 page.goto(hostile.base + path)
                 assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"], path
 
@@ -208,7 +208,7 @@ def test_a_viewer_of_one_team_sees_that_team_alone(window, options):
         page.wait_for_selector("#map[data-drawn-ms] canvas")
         assert page.locator("#teams li").all_inner_texts() == ["Nnlp"]
         assert "Free" not in page.inner_text("#summary"), "what is free is not known to them"
-        for path in ("/", "/teams", "/line", "/decisions", "/search?q=a", "/explain?namespace=nlp&name=later"):
+        for path in ("/", "/teams", "/queue", "/decisions", "/search?q=a", "/explain?namespace=nlp&name=later"):
             page.goto(shared.base + path)
             text = page.inner_text("body")
             assert "vision" not in text, path

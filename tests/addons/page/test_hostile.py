@@ -20,7 +20,7 @@ PODS = 100_000
 VIEWS = [
     "/",
     "/teams",
-    "/line",
+    "/queue",
     "/decisions",
     "/decisions?q=nothing",
     "/search?q=xxxy",

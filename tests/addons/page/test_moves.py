@@ -61,4 +61,4 @@ def test_the_line_links_to_it():
     state = state_of(named([*scattered(), pending("train", 4)]), policy=policy_of(POLICY))
     with served(state, snapshots=Here()) as site:
         site.enter()
-        assert 'href="/moves"' in site.get("/line")[1]
+        assert 'href="/moves"' in site.get("/queue")[1]

@@ -152,7 +152,7 @@ def answers(state, viewer, asked):
     """The body of every address, with what stands for one viewer's asking about every pod."""
     bodies = {}
     with served(state, authenticator=OneViewer(viewer), snapshots=Here()) as site:
-        paths = ["/", "/map.json", "/teams", "/line", "/decisions", "/moves", "/review", "/search?q=-"]
+        paths = ["/", "/map.json", "/teams", "/queue", "/decisions", "/moves", "/review", "/search?q=-"]
         paths += ["/decisions?kind=evicted"]
         paths += [f"/search?q={each}" for each in ("node-1", "user", "job")]
         paths += [f"/explain?namespace={quote(namespace)}&name={quote(name)}" for namespace, name in asked]
@@ -226,7 +226,7 @@ BENEFICIARY = pod("ns-ada", 0, gpus=4, on=None, tier="guaranteed") | WAITS
 def test_an_own_pod_that_waits_names_no_victim_and_no_node(nodes, path):
     state = cluster([VICTIM, BENEFICIARY, queued("ns-ada", 1, gpus=8)])
     viewer = Viewer("nina", frozenset({"ns-ada"}), nodes=nodes)
-    addresses = {"explain": "/explain?namespace=ns-ada&name=pod-ada-0", "line": "/line"}
+    addresses = {"explain": "/explain?namespace=ns-ada&name=pod-ada-0", "line": "/queue"}
     with served(state, authenticator=OneViewer(viewer)) as site:
         status, body = site.get(addresses[path])
     assert status == 200

@@ -31,7 +31,7 @@ def test_a_line_that_stands_still_is_wrong_and_named_by_the_leader():
     found = findings(**replicas(**{"pod-1_a": process(leading=True, stalled=text)}))
     [leader] = [each for each in found if each.check == "leader"]
     assert (leader.state, leader.message) == ("wrong", text)
-    assert "docs/tasks/runbooks.md#fairgatelinestalled" in leader.remedy
+    assert "docs/tasks/runbooks.md#fairgatequeuestalled" in leader.remedy
 
 
 def test_without_a_leader_nodes_are_not_checked():

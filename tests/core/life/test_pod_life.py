@@ -61,9 +61,9 @@ def test_what_may_still_run_is_charged_and_takes_room():
         Stage.LOST,
         Stage.LINGERING,
     }
-    assert rooms[RoomUse.PROMISED] == {Stage.RESERVED, Stage.ADMITTED, Stage.WAITS, Stage.STALLED}
+    assert rooms[RoomUse.RESERVED] == {Stage.RESERVED, Stage.ADMITTED, Stage.WAITS, Stage.STALLED}
     charged = {each for each, terms in TERMS.items() if terms.is_charged}
-    assert charged == (rooms[RoomUse.TAKEN] | rooms[RoomUse.PROMISED]) - {Stage.LOST}
+    assert charged == (rooms[RoomUse.TAKEN] | rooms[RoomUse.RESERVED]) - {Stage.LOST}
 
 
 def test_only_a_deleted_pod_of_a_node_has_its_grace_period_shortened():

@@ -134,7 +134,7 @@ _UNEVICTABLE: Final = (
 )
 _STALLED: Final = (
     "see the leader's log for `pod not released` and its ledgers, and restart it: "
-    "docs/tasks/runbooks.md#fairgatelinestalled"
+    "docs/tasks/runbooks.md#fairgatequeuestalled"
 )
 _UNSERVED: Final = (
     "Fairgate sees room that its scheduler does not use: the report says why; "

@@ -363,7 +363,7 @@ class RoomUse(StrEnum):
     """The room that a pod takes: none; on the node that was chosen for it, for a time; on its node."""
 
     NONE = "none"
-    PROMISED = "promised"
+    RESERVED = "reserved"
     TAKEN = "taken"
 
 
@@ -397,10 +397,10 @@ class Terms:
 
 TERMS: Final[Mapping[Stage, Terms]] = {
     Stage.IN_LINE: Terms(is_charged=False, room=RoomUse.NONE, removal=RemovalWay.NEVER, is_entitled=True),
-    Stage.RESERVED: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.NEVER, is_entitled=True),
-    Stage.ADMITTED: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.DELETE),
-    Stage.WAITS: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.DELETE, is_entitled=True),
-    Stage.STALLED: Terms(is_charged=True, room=RoomUse.PROMISED, removal=RemovalWay.DELETE),
+    Stage.RESERVED: Terms(is_charged=True, room=RoomUse.RESERVED, removal=RemovalWay.NEVER, is_entitled=True),
+    Stage.ADMITTED: Terms(is_charged=True, room=RoomUse.RESERVED, removal=RemovalWay.DELETE),
+    Stage.WAITS: Terms(is_charged=True, room=RoomUse.RESERVED, removal=RemovalWay.DELETE, is_entitled=True),
+    Stage.STALLED: Terms(is_charged=True, room=RoomUse.RESERVED, removal=RemovalWay.DELETE),
     Stage.BOUND: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.EVICT),
     Stage.ENDING: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.SHORTEN),
     Stage.OVERDUE: Terms(is_charged=True, room=RoomUse.TAKEN, removal=RemovalWay.SHORTEN),

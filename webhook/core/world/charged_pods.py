@@ -449,7 +449,7 @@ class PodStages:
             self.unusual[pod.uid] = stage
         elif self.unusual:
             self.unusual.pop(pod.uid, None)
-        if pod.node is None and TERMS[stage].room is RoomUse.PROMISED:
+        if pod.node is None and TERMS[stage].room is RoomUse.RESERVED:
             if pod.nominated is not None:
                 return PodPlace(stage, pod.nominated)
             return PodPlace(stage, self._promises.node_of(pod, chosen, stage, now=self._now, rules=self.rules))

@@ -18,7 +18,7 @@ from webhook.addons.page.live.hub import CLIENTS_OF_ONE
 from webhook.addons.page.root import BOUNDS
 from webhook.addons.page.views.teams import Viewer
 
-VIEWS = ["/", "/teams", "/line", "/decisions", "/search?q=train", "/explain?namespace=vision&name=train-0", "/review"]
+VIEWS = ["/", "/teams", "/queue", "/decisions", "/search?q=train", "/explain?namespace=vision&name=train-0", "/review"]
 EVIL = "<script>alert(1)</script>"
 EVIL_NAMES = (EVIL, '"><img src=x onerror=alert(1)>', "' onmouseover='alert(1)", "{{ 7*7 }}", "</textarea><b>")
 
@@ -138,7 +138,7 @@ def test_hostile_names_are_text_everywhere():
     with served(state_of(named([node, b.node(EVIL, gpus=2), *objects]))) as page:
         page.enter()
         name = quote(f"{EVIL}-0", safe="")
-        for path in ("/", "/teams", "/line", "/decisions", f"/decisions?q={name}&kind={name}", f"/search?q={name}"):
+        for path in ("/", "/teams", "/queue", "/decisions", f"/decisions?q={name}&kind={name}", f"/search?q={name}"):
             status, body = page.get(path)
             assert status == 200
             check_escaped(body)
@@ -242,7 +242,7 @@ def test_half_a_request_holds_up_no_one(page):
 def test_who_may_list_pods_of_one_namespace_sees_that_one(shared):
     bearer = {"Authorization": "Bearer nina"}
     bodies = {
-        path: shared.request(path, headers=bearer)[2] for path in ("/", "/teams", "/line", "/decisions", "/map.json")
+        path: shared.request(path, headers=bearer)[2] for path in ("/", "/teams", "/queue", "/decisions", "/map.json")
     }
     for path, body in bodies.items():
         for hidden in ("train-0", "api-0", "vision/"):
@@ -310,8 +310,8 @@ def test_who_signed_in_may_sign_out_and_no_other_site_does_it_for_them(shared):
 def test_a_sign_in_leads_to_the_address_that_was_asked_for(shared):
     status, body = shared.get("/decisions?q=a%22b&kind=admitted&secret=x")
     assert (status, 'name="address" value="/decisions?q=a%22b&amp;kind=admitted"' in body) == (401, True)
-    assert 'name="address" value="/line"' in shared.get(f"/sign-in?{urlencode({'address': '/line'})}")[1]
-    for address, want in {"/line?team=nlp": "/line?team=nlp", "//evil.example/": "/", "/events": "/"}.items():
+    assert 'name="address" value="/queue"' in shared.get(f"/sign-in?{urlencode({'address': '/queue'})}")[1]
+    for address, want in {"/queue?team=nlp": "/queue?team=nlp", "//evil.example/": "/", "/events": "/"}.items():
         form = urlencode({"token": "nina", "address": address})
         assert f'url={want}"' in shared.request("/sign-in", method="POST", body=form, headers=FORM)[2]
         form = urlencode({"token": "bad", "address": address})
@@ -325,7 +325,7 @@ def test_a_page_that_lost_its_stream_can_ask_whether_to_connect_again(shared):
 
 
 def test_a_team_that_is_not_ones_own_is_not_highlighted(shared):
-    body = shared.request("/line?team=vision", headers={"Authorization": "Bearer nina"})[2]
+    body = shared.request("/queue?team=vision", headers={"Authorization": "Bearer nina"})[2]
     assert "vision" not in body
     assert 'class="others"' not in body
 

@@ -9,7 +9,7 @@ def test_this_view_keeps_its_choices_and_another_one_keeps_the_team():
     links = Links("/decisions", {"q": "a b&c", "kind": "admitted", "token": "secret", "team": "nlp"}, team="nlp")
     assert links.here(page=2) == "/decisions?team=nlp&q=a+b%26c&kind=admitted&page=2"
     assert links.here(team="", q="") == "/decisions?kind=admitted"
-    assert links.to("/line") == "/line?team=nlp"
+    assert links.to("/queue") == "/queue?team=nlp"
     assert links.to("/explain", namespace="n", name="<x>") == "/explain?team=nlp&namespace=n&name=%3Cx%3E"
     assert (links.chosen("kind"), links.chosen("token")) == ("admitted", "")
 
@@ -19,7 +19,7 @@ def test_this_view_keeps_its_choices_and_another_one_keeps_the_team():
     [
         ("/?group=model&node=gpu-1", "/?node=gpu-1&group=model"),
         ("/explain?namespace=vision&name=train-0", "/explain?namespace=vision&name=train-0"),
-        ("/line", "/line"),
+        ("/queue", "/queue"),
         ("/sign-in?address=/line", "/"),
         ("/events", "/"),
         ("//evil.example/", "/"),
@@ -28,7 +28,7 @@ def test_this_view_keeps_its_choices_and_another_one_keeps_the_team():
         ("javascript:alert(1)", "/"),
         ("line", "/"),
         ("//[", "/"),
-        ("/line?" + "&".join(f"q{n}=1" for n in range(1000)), "/"),
+        ("/queue?" + "&".join(f"q{n}=1" for n in range(1000)), "/"),
         ("/decisions?q=%22%3E%3Cscript%3E'; url=//evil", "/decisions?q=%22%3E%3Cscript%3E%27%3B+url%3D%2F%2Fevil"),
         ("/search?q=" + "x" * 1000, "/search?q=" + "x" * LONGEST_LINK),
     ],

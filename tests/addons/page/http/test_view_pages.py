@@ -1,4 +1,4 @@
-"""What the views show: the map's data, a pod's page, times and links, the line, and the last day of teams."""
+"""What the views show: the map's data, a pod's page, times and links, the queue, and the last day of teams."""
 
 import gzip
 import json
@@ -73,7 +73,7 @@ def test_times_are_exact_on_hover_and_owners_nodes_and_holders_are_links(page):
     assert '<time datetime="2026-11-22T09:00:00Z" title="2026-11-22T09:00:00Z">' in body
     assert 'href="/search?q=train" title="Job/train"' in body
     assert 'href="/?node=gpu-1"' in body
-    line = page.get("/line")[1]
+    line = page.get("/queue")[1]
     assert 'title="since 2026-11-22T09:30:00Z"' in line
     assert 'href="/search?q=llm" title="nlp/Pod/llm"' in line
 
@@ -86,7 +86,7 @@ def test_nodes_are_found_by_a_part_of_their_name_without_scripts(page, query, sh
 
 
 def test_the_line_has_the_columns_of_fairgate_queue(page):
-    body = page.get("/line")[1]
+    body = page.get("/queue")[1]
     assert [f">{column.heading}</th>" in body for column in COLUMNS] == [True] * len(COLUMNS)
 
 
@@ -193,7 +193,7 @@ async def test_a_pod_is_explained_while_the_api_server_is_away(tmp_path):
 
 
 def test_the_line_and_the_page_of_a_pod_say_the_same_of_it(page):
-    line, body = page.get("/line")[1], page.get("/explain?namespace=nlp&name=later")[1]
+    line, body = page.get("/queue")[1], page.get("/explain?namespace=nlp&name=later")[1]
     cell = re.search(r'data-label="waits" class="number">\s*<time[^>]*>([^<]+)</time>', line)[1]
     assert f">{cell} ago</time>" in body
     cause = re.search(r'data-label="waits for">\s*([^<]+) <a class="code"', line)[1]
@@ -243,7 +243,7 @@ def rows_of(body):
 
 
 def test_a_gang_in_line_is_one_row_that_opens(gang):
-    body = gang.get("/line")[1]
+    body = gang.get("/queue")[1]
     assert "5 pods wait in the queue" in body
     assert rows_of(body) == 3
     row = body.partition("<summary>gang of 3</summary>")
@@ -252,11 +252,11 @@ def test_a_gang_in_line_is_one_row_that_opens(gang):
 
 
 def test_the_line_is_filtered_by_team_and_user(gang):
-    assert rows_of(gang.get("/line?of=nlp&user=ALI")[1]) == 3
-    body = gang.get("/line?of=vision")[1]
+    assert rows_of(gang.get("/queue?of=nlp&user=ALI")[1]) == 3
+    body = gang.get("/queue?of=vision")[1]
     assert "0 pods wait in the queue" in body
     assert "not listed here" not in body
-    assert rows_of(gang.get("/line?user=bob")[1]) == 0
+    assert rows_of(gang.get("/queue?user=bob")[1]) == 0
 
 
 def test_refusals_and_evictions_are_before_admissions(page):
@@ -286,7 +286,7 @@ def test_what_needs_a_look_is_on_the_map_and_on_teams():
 
 
 def test_every_view_has_the_one_search(page):
-    for path in ("/", "/teams", "/line", "/decisions", "/search?q=train", "/review"):
+    for path in ("/", "/teams", "/queue", "/decisions", "/search?q=train", "/review"):
         body = page.get(path)[1]
         assert body.count('action="/search"') == 1, path
     assert 'name="q" value="train"' in page.get("/search?q=train")[1]

@@ -1,4 +1,4 @@
-"""The line: computed on a snapshot, shared by all who look, and bounded by namespace."""
+"""The queue: computed on a snapshot, shared by all who look, and bounded by namespace."""
 
 import asyncio
 

@@ -154,7 +154,7 @@ class PageApp:
                 web.get("/map.json", self._shown(self._views.map_data)),
                 web.get("/", self._shown(self._views.map_page)),
                 web.get("/teams", self._shown(self._views.teams)),
-                web.get("/line", self._shown(self._views.line)),
+                web.get("/queue", self._shown(self._views.line)),
                 web.get("/decisions", self._shown(self._views.decisions)),
                 web.get("/search", self._shown(self._views.search)),
                 web.get("/explain", self._shown(self._views.explain)),

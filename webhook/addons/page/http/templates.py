@@ -36,7 +36,7 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 # Addresses of the page that keep what its viewer chose, so that a URL shows the same again, also after a sign-in.
 
 
-VIEWS: Final = ("/", "/teams", "/line", "/decisions", "/search", "/review", "/explain", "/moves", "/code")
+VIEWS: Final = ("/", "/teams", "/queue", "/decisions", "/search", "/review", "/explain", "/moves", "/code")
 CHOICES: Final = ("team", "node", "group", "sort", "q", "kind", "page", "namespace", "name", "of", "user")
 """What a view's address may say: the team that is highlighted, grouping, filters, the page of a table, a pod."""
 

@@ -1,6 +1,6 @@
 """What a viewer may read.
 
-The line as all viewers share it: computed on a snapshot, at most every few seconds, however many look.
+The queue as all viewers share it: computed on a snapshot, at most every few seconds, however many look.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class LineRow(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """The line: how many wait in all, how many in each namespace, and the rows that are shown."""
+    """The queue: how many wait in all, how many in each namespace, and the rows that are shown."""
 
     waiting: int
     by_namespace: dict[str, int]
@@ -101,7 +101,7 @@ class Shared(Generic[T]):
 
 
 class SharedLine:
-    """The line of a cluster, and who could claim which GPUs, for all viewers."""
+    """The queue of a cluster, and who could claim which GPUs, for all viewers."""
 
     def __init__(self, state: ClusterState, snapshots: Snapshots) -> None:
         self._state = state
@@ -121,7 +121,7 @@ class SharedLine:
 
 
 def line_of(state: ClusterState, *, now: int) -> Line:
-    """Return the line of a state, which must not change meanwhile."""
+    """Return the queue of a state, which must not change meanwhile."""
     reading = state.reading
     reader = QueueReader(reading.world, waits=state.waits, is_room_known=reading.is_room_known, now=now)
     found = reader.in_order()
