@@ -131,6 +131,14 @@ def test_new_trouble_does_not_wait_for_the_interval_and_a_limit_does():
     ]
 
 
+def test_a_kind_that_the_target_does_not_take_keeps_no_other_back():
+    outbox = Outbox()
+    outbox.set_states({TROUBLE: BEHIND, LIMIT: BEHIND}, NOW)
+    outbox.add(EVICTIONS, evicted(), NOW)
+    asked = [outbox.due(TARGET, NOW + 10 + turn)[0].subject.kind for turn in range(4)]
+    assert asked == ["trouble", "evictions", "limits", "trouble"]
+
+
 def test_other_numbers_of_the_same_state_are_no_news():
     receiver = Receiver()
     for summary in ("by 1", "by 17 more"):

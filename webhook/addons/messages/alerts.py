@@ -124,6 +124,7 @@ class Outbox:
         self._entries: dict[Subject, _Entry] = {}
         self._batches: dict[Subject, _Batch] = {}
         self._sent: dict[NotifyKind, _Sent] = dict.fromkeys(NotifyKind, _Sent())
+        self._tried = dict.fromkeys(NotifyKind, -inf)
 
     def add(self, subject: Subject, line: str, now: float) -> None:
         """Note that something happened."""
@@ -161,12 +162,12 @@ class Outbox:
             self._sent[kind] = _Sent(sent.at, frozenset(each for each in sent.lasting if each.since))
 
     def due(self, target: NotifyTarget, now: float, *, is_end: bool = False) -> list[Alert]:
-        """Return what to send now, all of one kind; the same again until `delivered` or `give_up` is called.
+        """Return what to send now, all of the kind that waits longest; again until `delivered` or `give_up` is called.
 
         At the end of the process nothing that happened waits for more of its kind.
         """
         self._forget(target, now)
-        for kind in sorted(target.kinds, reverse=True):  # trouble first
+        for kind in sorted(target.kinds, key=lambda each: (self._tried[each], each is not NotifyKind.TROUBLE, each)):
             sent = self._sent[kind]
             is_free = is_end or not 0 <= now - sent.at < target.interval_seconds
             if is_free:
@@ -180,6 +181,7 @@ class Outbox:
             else:
                 is_due = not 0 <= now - sent.at < target.again_seconds
             if found and is_due:
+                self._tried[kind] = now
                 return [_alert(subject, entry, target, now) for subject, entry in found.items()]
         return []
 
