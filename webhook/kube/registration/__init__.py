@@ -1,1 +1,1 @@
-"""What the API server must know of Fairgate: webhook configurations, admission policies, definitions, roles."""
+"""What API servers must know of Fairgate: webhook configurations, guards (YAML in templates/), definitions, roles."""
