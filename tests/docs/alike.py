@@ -8,7 +8,6 @@ _NOISE = (
     (r"-[0-9a-f]{8,10}(?=-[bcdfghjklmnpqrstvwxz2-9]{5}\b)", "-TEMPLATE"),  # of a Deployment's pods
     (r"-[bcdfghjklmnpqrstvwxz2-9]{5}\b", "-MADEUP"),  # what the API server ends a generateName with
     (r"\b(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b|\b\d+[dhm](?:\d+[hm])?\b(?= |$)", "AGE"),
-    (r"\b[0-9a-f]{12}\b", "HASH"),  # of a policy
     (r'(?<="duration_ms":)[\d.]+', "MILLISECONDS"),
     (r'(?<="resourceVersion":)"\d+"', "VERSION"),
     (r"(?<= )[a-z0-9-]+_[0-9a-f-]{36}", "HOLDER"),  # of a Lease

@@ -10,13 +10,13 @@ ALIKE = {
     "the same": ("a b\n", "a b\n"),
     "ages": ("train   2s\n", "train   1m12s\n"),
     "made-up names": ("pod/train-gpf7l created\n", "pod/train-x8zvw created\n"),
-    "hashes of policies": ("policy fc52e287fcdd\n", "policy c6daa97ee22c\n"),
     "columns": ("NAME     AGE\n", "NAME  AGE\n"),
     "lines left out": ("first\n...\nlast\n", "first\nsecond\nthird\nlast\n"),
     "a part left out": ("used … GPUs\n", "used 17 GPUs\n"),
 }
 DIFFERENT = {
     "a number": ("used 16\n", "used 17\n"),
+    "the hash of a policy": ("policy fc52e287fcdd\n", "policy c6daa97ee22c\n"),
     "a name": ("pod/train created\n", "pod/serve created\n"),
     "a line more": ("first\n", "first\nsecond\n"),
     "a line less": ("first\nsecond\n", "first\n"),
