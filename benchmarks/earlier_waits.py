@@ -1,4 +1,4 @@
-"""How many waits in line lie between the shortest and the longest of the last 20 of the same team and size.
+"""How many waits in the queue lie between the shortest and the longest of the last 20 of the same team and size.
 
 Run it from the repository's root: `python benchmarks/earlier_waits.py --trace TASKS.csv --nodes NODES.csv --every N`.
 The trace is simulated on each Nth node, so that pods wait. Of each chosen pod that waited, `fairgate queue` would show,

@@ -1,4 +1,4 @@
-"""Leaving with pods in line: how long until none of them has a gate, on a real control plane.
+"""Leaving with queued pods: how long until none of them has a gate, on a real control plane.
 
 `uninstall`  `fairgate uninstall` after the servers crashed, as fast as it may and at its usual 100 pods in a second;
 `kubectl`    the block of docs/tasks/runbooks.md, after the same crash;
@@ -31,7 +31,7 @@ NODES: Final = 4
 
 
 def uninstalled(fairgate: FairgateServer, *, pods_per_second: int) -> float:
-    """Return the seconds until `fairgate uninstall` says that the line is let go."""
+    """Return the seconds until `fairgate uninstall` says that the queue is let go."""
     fairgate.stop(signal.SIGKILL)
     options = ("--kubeconfig", fairgate.cluster.kubeconfig, "--pods-per-second", str(pods_per_second))
     began = time.monotonic()

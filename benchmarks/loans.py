@@ -2,7 +2,7 @@
 
 Run it from the repository's root: `python benchmarks/loans.py --seeds 10 11 12`, or on openb with `--trace TASKS.csv
 --nodes NODES.csv --every N`. Four teams have a quarter of the GPUs each as guaranteed shares, a fifth has none and
-borrows; all wait in line. The load is like that of Helios (loans_parts/helios.py); the tasks of a trace are dealt by
+borrows; all are queued. The load is like that of Helios (loans_parts/helios.py); the tasks of a trace are dealt by
 the seed. The decisions are the core's, with these rules between them and the simulation:
 
 - `present`: none.

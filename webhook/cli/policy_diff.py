@@ -92,7 +92,7 @@ def _team(share: QuotaShare) -> str:
     )
 
 
-# The effect of a policy edit on pods that run or wait in line: a reload is played, and the differences are shown.
+# The effect of a policy edit on pods that run or wait in the queue: a reload is played, and the differences are shown.
 
 
 _REFUSED: Final = "refused"
@@ -153,7 +153,7 @@ class DiffReport(msgspec.Struct, omit_defaults=True):
 
 
 class _Judged(NamedTuple):
-    """A pod and its outcome; `node` is None for one on no node, and in line."""
+    """A pod and its outcome; `node` is None for one on no node, and in the queue."""
 
     demand: Demand
     node: NodeName | None
@@ -240,7 +240,7 @@ def _compared(report: OutcomeReport) -> tuple[str, str, str]:
 
 
 def _as_it_is(was: OutcomeReport, pod: _Judged) -> OutcomeReport:
-    """Return the outcome under the old policy: a pod in line is queued, also if it starts with the next release."""
+    """Return the outcome under the old policy: a queued pod is queued, also if it starts with the next release."""
     is_queued = pod.is_in_line and was.outcome != _REFUSED
     return OutcomeReport(was.team, _QUEUED, None, was.reason) if is_queued else was
 

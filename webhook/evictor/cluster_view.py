@@ -57,7 +57,7 @@ class ClusterView:
         self._clock = clock
         self._in_line: dict[Uid, WaitingPod] = {}
         self._charged_at: dict[Uid, int] = {}  # of those, the charged ones
-        self._charges: dict[str, Mapping[Uid, InFlightCharge]] = {}  # of pods in line, by the ledger that lists them
+        self._charges: dict[str, Mapping[Uid, InFlightCharge]] = {}  # of queued pods, by the ledger that lists them
 
     def feed(self, connection: ApiConnection, *, note: Callable[[FoundAutoscalers], None] = lambda _: None) -> Feed:
         """Return the feed that keeps it up to date; `note` is called with what changed of the autoscalers."""
@@ -117,7 +117,7 @@ class ClusterView:
         self.changed.set()
 
     def _ledger_changed(self, ledger: str, charges: Mapping[Uid, InFlightCharge]) -> None:
-        """Note which pods in line are charged: a node is to keep room for these, as for pods without a gate."""
+        """Note which queued pods are charged: a node is to keep room for these, as for pods without a gate."""
         before = self._charges.pop(ledger, {})
         if charges:
             self._charges[ledger] = charges
@@ -130,7 +130,7 @@ class ClusterView:
         self._charged_at.pop(uid, None)
 
     def _set_in_line(self, waiting: WaitingPod) -> None:
-        """Add or update a pod in line: one that is charged waits like a pod without a gate, any other for its turn."""
+        """Add or update a queued pod: one that is charged waits like a pod without a gate, any other for its turn."""
         uid = waiting.uid
         flight = next((charges[uid] for charges in self._charges.values() if uid in charges), None)
         since = self._charged_at.get(uid) or int(self._clock())

@@ -173,7 +173,7 @@ class Executor:
             raise failure
 
     async def make_room(self, actions: LimitActions, progress: HoldManager) -> None:
-        """Carry out the actions for a pod in line: no pod is evicted before all replicas can see for which one."""
+        """Carry out the actions for a queued pod: no pod is evicted before all replicas can see for which one."""
         if not actions.is_marked:
             await self.keep_room(actions.waiting, since=actions.since)
             return
@@ -186,7 +186,7 @@ class Executor:
             raise failure
 
     async def keep_room(self, waiting: Beneficiary, *, since: int | None) -> None:
-        """Have room under limits kept for a pod in line; None: keep none."""
+        """Have room under limits kept for a queued pod; None: keep none."""
         if self._is_leading():
             await self._limited(evictions.keep_room(self._connection, waiting, since=since))
 

@@ -48,7 +48,7 @@ class NodeActions:
 
 @dataclass(frozen=True, slots=True)
 class LimitActions:
-    """The pending actions for one pod in line that room under limits is kept for.
+    """The pending actions for one queued pod that room under limits is kept for.
 
     `since` is when that began. Nothing else is done before the pod states it (`is_marked`). `team` is that of the pod.
     """
@@ -514,7 +514,7 @@ class HoldManager:
         return kept.given_up()
 
     def _may_come(self, beneficiary: Beneficiary, node: NodeName) -> bool:
-        """Whether kube-scheduler may not have come yet to a pod that room is kept for; to one in line it cannot."""
+        """Whether kube-scheduler may not have come yet to a pod that room is kept for; to a queued one it cannot."""
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
         return gpu_pod is not None and (gpu_pod.in_line is not None or self.scheduler.is_behind(node, gpu_pod))
 

@@ -1,4 +1,4 @@
-"""Room under limits: evicts borrowing pods for pods that wait in line inside their teams' guaranteed shares.
+"""Room under limits: evicts borrowing pods for pods that wait in the queue inside their teams' guaranteed shares.
 
 For each such pod: it is marked, so that no replica admits a borrower into the room that comes; its victims get their
 notice and are evicted; the leader of the webhook starts it once the limit has room. The mark goes when it starts, when

@@ -71,7 +71,7 @@ class EvictionReporter:
                 self._will_be_evicted(victim, at, why + self._of_minimum(victim.replica_of))
 
     def limits_planned(self, moves: Iterable[LimitMove], *, at: int, is_notice: bool) -> None:
-        """Report plans for pods in line, before anything is done."""
+        """Report plans for queued pods, before anything is done."""
         sums = self._sums()
         for move in moves:
             waiting, named = move.waiting, _by_team(move.victims)
@@ -197,7 +197,7 @@ class EvictionReporter:
         self._publish(beneficiary, EventReason.CANNOT_RECLAIM, text)
 
     def _asker(self, uid: Uid) -> "_Asker | None":
-        """Return a waiting pod, in line or in kube-scheduler."""
+        """Return a waiting pod, in the queue or in kube-scheduler."""
         if (gpu_pod := self._reclaim_index.get(uid)) is not None:
             return _asker(gpu_pod)
         waiting = self._world.waiting.get(uid)

@@ -152,7 +152,7 @@ def _gpus(units: Units | float) -> float:
     return float(units / ONE_GPU)
 
 
-# Metrics of the queue: how many pods wait in line, how long they waited, and how they were released.
+# Metrics of the queue: how many pods wait in the queue, how long they waited, and how they were released.
 #
 # The depth is exported by every replica; releases and waits by the one that leads.
 
@@ -204,7 +204,7 @@ class QueueMetrics:
         self._process.add_counts(*_TIMED_OUT, lambda: timed_out, labels=["team"])
 
     def watch_stalled(self, seconds: Callable[[], float]) -> None:
-        """Export for how long the line has stood still."""
+        """Export for how long the queue has stood still."""
         self._process.add_gauge(*_STALLED, seconds)
 
     def waited(self, team: TeamName, seconds: float) -> None:
@@ -212,7 +212,7 @@ class QueueMetrics:
         self._waits.labels(team).observe(seconds)
 
     def _depths(self) -> list[Row]:
-        """Return a row for each team of the policy, and for others that have pods in line."""
+        """Return a row for each team of the policy, and for others that have queued pods."""
         names = dict.fromkeys([team.name for team in self._world.policy.teams])
         for name in names:  # series of waits begin at 0: rate() does not see the first value of a series
             self._waits.labels(name)
@@ -307,7 +307,7 @@ class Metrics(ProcessMetrics):
         self.add_table(UNUSUAL, lambda: unusual_rows(world), labels=["stage"])
 
     def watch_queue(self, world: World) -> QueueMetrics:
-        """Export how many pods wait in line; return what counts releases."""
+        """Export how many pods wait in the queue; return what counts releases."""
         return QueueMetrics(self, world)
 
     def watch_tier_changes(self, changes: Mapping[tuple[TeamName, Tier], int]) -> None:

@@ -34,7 +34,7 @@ from webhook.kube.objects.events import EventReason
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A pod that room is sought for. `gpu_pod` is set for one in kube-scheduler, `waiting` for one in line."""
+    """A pod that room is sought for. `gpu_pod` is set for one in kube-scheduler, `waiting` for one in the queue."""
 
     target: Target
     gpu_pod: ReclaimPod | None = None

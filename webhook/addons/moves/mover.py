@@ -294,7 +294,7 @@ class Mover:
         return self._index.staying(uid) is not None
 
     def _waits(self, uid: Uid) -> bool:
-        """Whether a pod waits, in line or for its scheduler."""
+        """Whether a pod waits, in the queue or for its scheduler."""
         gpu_pod = self._index.get(uid)
         return uid in self._view.world.waiting if gpu_pod is None else gpu_pod.is_unplaced
 
@@ -306,7 +306,7 @@ class Mover:
         }
 
     def _keep_places(self, hold: NodeHold, is_kept: Callable[[KeptPlace], bool]) -> None:
-        """Drop the places of a hold that are not kept, of pods that left the line, and of room that is made by now."""
+        """Drop the places of a hold that are not kept, of pods that left the queue, and of room that is made by now."""
         is_made = not hold.targets and hold.node not in self._index.leaving(now=self._clock())
         places = []
         for place in hold.places:

@@ -235,14 +235,14 @@ def _domains(level: DomainLevel, together: Sequence[Target], movement: Movement)
         yield fleet.meeting(room.requirements)
 
 
-# Waiting pods as targets that room is sought for: those in line, and those that their scheduler finds no room for.
+# Waiting pods as targets that room is sought for: those in the queue, and those that their scheduler finds no room for.
 
 
 _NO_REQUESTER = Requester("")
 
 
 def target_in_line(waiting: WaitingPod, world: World, *, held: int = 0) -> Target | None:
-    """Return a pod that waits in line; None where a limit or another controller's gate keeps it there.
+    """Return a pod that waits in the queue; None where a limit or another controller's gate keeps it there.
 
     `held`, here and below, are the slots of nodes that are kept for others.
     """

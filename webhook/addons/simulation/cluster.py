@@ -281,7 +281,7 @@ class SimulatedCluster:
         )
 
 
-# Room under limits in the simulated cluster: the plans of the evictor for pods in line, carried out at once.
+# Room under limits in the simulated cluster: the plans of the evictor for queued pods, carried out at once.
 #
 # Left out is what it does about pods that never use their room: in a simulation each pod starts once it may.
 
@@ -295,7 +295,7 @@ class SimulatedLimitReclaim:
         self._wake = wake
 
     def look(self, snapshot: Callable[[], ReclaimSnapshot]) -> bool:
-        """Plan for the pods in line; return whether a plan for another one was made."""
+        """Plan for the queued pods; return whether a plan for another one was made."""
         cluster, world, found = self._cluster, self._cluster.world, NOTHING
         if world.policy.is_enforced and len(world.waiting):
             with cluster.as_bound():

@@ -45,10 +45,10 @@ GANG_LOOKS: Final = (1, 3, 9)
 
 
 class Arrivals:
-    """Creates pods. `queued` wait in line, `refused` are those that their controllers create again.
+    """Creates pods. `queued` wait in the queue, `refused` are those that their controllers create again.
 
-    `created` and `joined` count the pods that were created, and those that were put in line. `look_at` is called with
-    times at which the line is to be looked at.
+    `created` and `joined` count the pods that were created, and those that were queued. `look_at` is called with
+    times at which the queue is to be looked at.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Arrivals:
             self.refused.add(pod_of)
 
     def retry(self) -> bool:
-        """Create refused pods again if a pod ended or left the line since; return whether any was not refused."""
+        """Create refused pods again if a pod ended or left the queue since; return whether any was not refused."""
         if not len(self.refused) or self._seen == self._room_changes:
             return False
         self._seen = self._room_changes
@@ -90,7 +90,7 @@ class Arrivals:
 
     @property
     def _room_changes(self) -> tuple[int, int]:
-        """What may have made room on nodes, under limits or in line."""
+        """What may have made room on nodes, under limits or in the queue."""
         return self._cluster.changes, self._released
 
     def _decide(self, pod_of: PodOf) -> bool:
@@ -324,7 +324,7 @@ class Simulation:
     def _settle(self) -> None:
         """Do what an installation does by itself, until nothing changes."""
         for _ in range(MAX_TURNS):
-            # the leader looks at the line 0.02 s after a change, and at tiers and refused pods later
+            # the leader looks at the queue 0.02 s after a change, and at tiers and refused pods later
             changes = [self._bind(), self._release(), self._promote(), self._arrivals.retry(), self._take_back()]
             if not any(changes) and not self._move_pods():
                 return

@@ -3,7 +3,7 @@
 A cluster without the names of its pods, namespaces and users: what decisions depend on for who may not list all.
 
 A reader adds what they may not read themselves to a world: nodes, the pods of others with their room and charges, and
-those of the line. The pods of a team are in a namespace that stands for all of its own (`team.hidden_namespace`).
+those of the queue. The pods of a team are in a namespace that stands for all of its own (`team.hidden_namespace`).
 """
 
 from collections import Counter, defaultdict
@@ -211,13 +211,13 @@ def _user(number: int) -> User | None:
 # Makes the anonymous world of a world, in steps between which other work is done.
 #
 # Nothing that a tenant chooses gets in: no names, labels or annotations of pods, only numbers, and of the resources
-# that they request those that nodes or policy have. Each team lists at most `MOST_WAITING` pods in line and
+# that they request those that nodes or policy have. Each team lists at most `MOST_WAITING` queued pods and
 # `MOST_UNBOUND` without a node: what is published is for all, so none may fill it. The ledgers' sums have the charges
 # of the others.
 
 
 MOST_WAITING: Final = 1_000
-"""Pods in line of each team that are listed, the oldest first."""
+"""Queued pods of each team that are listed, the oldest first."""
 
 MOST_UNBOUND: Final = 1_000
 """Pods without a node of each team that are listed, those that were seen first."""

@@ -53,7 +53,7 @@ class Room:
 
 
 def room_report(world: AnonymousWorld, *, at: str) -> RoomReport:
-    """Return the report of a world; what is too large is left out, first the line, and the report says so."""
+    """Return the report of a world; what is too large is left out, first the queue, and the report says so."""
     waiting, omitted = world.waiting, ""
     content = _packed(world)
     if len(content) > MAX_ROOM_BYTES and waiting:

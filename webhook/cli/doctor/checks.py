@@ -211,7 +211,7 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
 
 
 def check_leader(found: Processes, leases: ReadResult[list[LeaseState]]) -> list[Finding]:
-    """Check that one server leads, and that the line does not stand still."""
+    """Check that one server leads, and that the queue does not stand still."""
     check = Check.LEADER
     stalled = wrong(check, [each.report.stalled for each in found.alive if each.report.stalled], _STALLED)
     why = "the leader writes tiers and updates ledgers and registration"

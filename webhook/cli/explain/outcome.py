@@ -116,7 +116,7 @@ class ExplainedSubject:
     """One subject with its explanation.
 
     `outlook` is what reclaim can do for it, None where it needs nothing; `evicted_for` is why it is evicted, if
-    it is. `now` is in seconds of Unix time. `line` is the place of a pod that waits in line.
+    it is. `now` is in seconds of Unix time. `line` is the place of a pod that waits in the queue.
     `moves` are moves of other pods that would make room for it, None where it needs none or there are none;
     `are_moves_made`: the evictor makes them once policy's bounds allow it. `replicas` are those of its workload, where
     that is to keep some.
@@ -150,7 +150,7 @@ def some(names: Iterable[str]) -> str:
 
 
 def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
-    """Yield what reclaim can do for a pod, and whether an evictor leads; of a pod in line that alone."""
+    """Yield what reclaim can do for a pod, and whether an evictor leads; of a queued pod that alone."""
     gpus = plural_gpus(explained.explanation.pod.demand.gpus)
     match explained.outlook:
         case None:
@@ -190,7 +190,7 @@ def move_lines(room: RoomByMoves, *, are_made: bool) -> Iterator[str]:
 
 
 def line_lines(row: QueueRow, *, now: int) -> Iterator[str]:
-    """Yield the place of a waiting pod in line, what it waits for, who holds that, and how long others waited."""
+    """Yield the place of a waiting queued pod, what it waits for, who holds that, and how long others waited."""
     since = f", for {span(max(0, now - row.waiting.created))}" if row.waiting.created else ""
     place, team, report = row.place, row.waiting.team, waiting_report(row)
     if row.is_charged:

@@ -454,7 +454,7 @@ def evicted_for(uid: str, node_holds: Iterable[NodeHold]) -> EvictedFor:
 
 
 def _charged_in_line(found: Iterable[Mapping[str, Any]], world: World) -> Iterator[ReclaimPod]:
-    """Yield the charged pods in line whose room the evictor makes, and which it plans for like pods without a gate."""
+    """Yield the charged queued pods whose room the evictor makes, and which it plans for like pods without a gate."""
     ledgers = [msgspec.convert(each, TeamLedger) for each in found if each.get("kind") == keys.TEAM_LEDGER]
     due = {uid for ledger in ledgers for uid in reclaiming(ledger)}
     for waiting in world.waiting.all():

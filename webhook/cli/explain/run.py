@@ -80,7 +80,7 @@ _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 class Found:
     """The subjects, their world, and the details that were read.
 
-    `name` is that of the source; `waits` reads how long earlier pods waited, where a pod waits in line.
+    `name` is that of the source; `waits` reads how long earlier pods waited, where a pod waits in the queue.
     """
 
     subjects: Sequence[Subject | Unknown]
@@ -157,7 +157,7 @@ class _Line:
         self._reader: QueueReader | None = None
 
     def row(self, uid: str) -> QueueRow | None:
-        """Return the place of a pod that waits in line; None for any other."""
+        """Return the place of a pod that waits in the queue; None for any other."""
         found = self._found
         waiting = found.world.waiting.get(Uid(uid))
         if waiting is None:
@@ -184,7 +184,7 @@ def _explained(
 ) -> Explanation:
     """Return the explanation of a pod as if it were created now; one that exists is removed from the world first.
 
-    The decision on a pod in line is that it waits, for what its `row` says. Where room is not known, every node has
+    The decision on a queued pod is that it waits, for what its `row` says. Where room is not known, every node has
     room.
     """
     if isinstance(subject.template, Deny):

@@ -97,7 +97,7 @@ def _existing_line(existing: Existing, policy_hash: str) -> str:
 
 
 def state_text(existing: Existing) -> str:
-    """Return what a pod does now, where, and since when; the line says that of a pod in line."""
+    """Return what a pod does now, where, and since when; the line says that of a queued pod."""
     if existing.state is PodState.QUEUED:
         return _STATES[existing.state]
     on = f" on {printable(existing.node)}" if existing.node else ""

@@ -189,7 +189,7 @@ def pods_of_manifests(
             yield Subject(f"{title}{role}", home, template, pods.count, plan=plan)
 
 
-# Manifests whose pods are a gang in line: explained as the leader judges them once all of the pods have come.
+# Manifests whose pods are a queued gang: explained as the leader judges them once all of the pods have come.
 
 
 def as_whole_gangs(subjects: Sequence[Subject], alone: Sequence[Explanation], world: World) -> list[Explanation]:

@@ -1,1 +1,1 @@
-"""`fairgate queue`: the pods that wait in line, for what, and for how long."""
+"""`fairgate queue`: the pods that wait in the queue, for what, and for how long."""

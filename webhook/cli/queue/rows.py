@@ -1,4 +1,4 @@
-"""A pod that waits in line, as data and as a row of a table: `fairgate queue` and the page show the same columns.
+"""A pod that waits in the queue, as data and as a row of a table: `fairgate queue` and the page show the same columns.
 
 A column is a field of `WaitingReport` and a line of `COLUMNS`; data has the field, each table the line.
 """
@@ -112,7 +112,7 @@ def waiting_report(row: QueueRow) -> WaitingReport:
 
 
 class Column(NamedTuple):
-    """A column of the line: its heading, the text of its cells at a time (in seconds of Unix time), and its looks."""
+    """A column of the queue: its heading, the text of its cells at a time (in seconds of Unix time), and its looks."""
 
     heading: str
     cell: Callable[[WaitingReport, int], str]
@@ -195,7 +195,7 @@ _NOT_KNOWN: Final = "no evictor is known to lead"
 
 
 def published_waits(source: Source) -> EarlierWaits:
-    """Return how long earlier pods waited in line; none for a file, and where that may not be read."""
+    """Return how long earlier pods waited in the queue; none for a file, and where that may not be read."""
     if not isinstance(source, LiveCluster):
         return EarlierWaits()
     return EarlierWaits(reports.waits_of(asyncio.run(_connected(source.kubeconfig, _read_waits, None))))

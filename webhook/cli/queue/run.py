@@ -30,7 +30,7 @@ from webhook.core.explain.line_rows import QueueReader, QueueRow
 from webhook.core.model.amounts import TeamName, agreeing, exact_units, format_gpus, plural, plural_gpus
 from webhook.core.world.world import World
 
-# The line as data: the stable format of `-o json` and `-o yaml`.
+# The queue as data: the stable format of `-o json` and `-o yaml`.
 
 
 class LineReport(msgspec.Struct):
@@ -52,7 +52,7 @@ class QueueReport(msgspec.Struct, rename="camel"):
 
 
 def report_of(rows: list[QueueRow], left_out: list[str]) -> QueueReport:
-    """Return the line as data."""
+    """Return the queue as data."""
     return QueueReport(_lines(rows), [waiting_report(row) for row in rows], left_out)
 
 
@@ -66,7 +66,7 @@ def _lines(rows: list[QueueRow]) -> list[LineReport]:
     ]
 
 
-# The line as a table for terminals.
+# The queue as a table for terminals.
 
 
 _KINDS: Final = {"waits for": Kind.TEXT, "held by": Kind.LIST, "earlier waits": Kind.TEXT}
@@ -77,7 +77,7 @@ _GOES: Final = {"in team": 1, "user": 2, "held by": 3, "team": 4}
 def to_table(
     rows: list[QueueRow], *, now: int, limit: int, source: str, width: int, is_colored: bool, no_evictor: str = ""
 ) -> str:
-    """Return the first pods in line as a table of this width, with the world's source below."""
+    """Return the first queued pods as a table of this width, with the world's source below."""
     screen = Screen(width=width, is_colored=is_colored)
     if rows:
         shown = [waiting_report(row) for row in rows[:limit]]
@@ -115,7 +115,7 @@ def _notes(rows: list[WaitingReport], *, no_evictor: str) -> Iterator[str]:
 
 
 def run(options: Options) -> None:
-    """Show the line."""
+    """Show the queue."""
     with progress("Reading"):
         policy = choose_policy(options.policy, options.source)
         found = read_objects(options.source, namespaces=options.namespaces)

@@ -272,7 +272,7 @@ class Evaluator:
                 yield f"its {plural(number, 'pod')} start together in {whole.place.name}, which {whole.place.why}"
 
     def _join_line(self, part: "_Part") -> None:
-        """Put the members of a gang that wait for it in line; those for which there is no place are refused."""
+        """Put the members of a gang that wait for it in the queue; those for which there is no place are refused."""
         found: list[Answer] = []
         for answer in part.answers:
             decision = answer.decision

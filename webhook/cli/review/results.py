@@ -42,7 +42,7 @@ _GENERATED: Final = re.compile(r"(-[a-z0-9]{5,10}|-driver)?")
 
 
 class ExistingPods:
-    """Pods by namespace and kind and name of their controller, those in line as well."""
+    """Pods by namespace and kind and name of their controller, those in the queue as well."""
 
     def __init__(self, pods: Iterable[Resident | Pod]) -> None:
         self._found: dict[tuple[str, str], dict[str, list[Uid]]] = defaultdict(dict)
@@ -215,7 +215,7 @@ class PodGroup:
 
     @property
     def places_text(self) -> str:
-        """The places in line in words, each of a few, such as `3rd and 4th in line`; "" for none."""
+        """The places in the queue in words, each of a few, such as `3rd and 4th in the queue`; "" for none."""
         if not self.places:
             return ""
         few = [ordinal(each) for each in self.places[:_FEW]]
@@ -412,7 +412,7 @@ def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
 
 
 def _in_line(result: WorkloadResult, group: PodGroup) -> Finding:
-    """Return for what pods would wait in line, and at which places if they came now."""
+    """Return for what pods would wait in the queue, and at which places if they came now."""
     head, (reason, *_) = f"{result.share(group)} would be queued", group.reasons
     where = f"; {group.places_text}" if group.places else ""
     text = f"{cause_of(reason).text}{where} ({reason.code})"

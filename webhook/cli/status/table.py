@@ -131,7 +131,7 @@ def _idle(gpus: Units) -> Text:
 
 
 def _line(team: TeamRow) -> Text:
-    """Return what the team's pods in line ask for, and how many they are; those that are charged already apart."""
+    """Return what the team's queued pods ask for, and how many they are; those that are charged already apart."""
     queued, starting = team.queued, team.starting
     parts = [f"{column_gpus(queued.gpus)} ({plural(queued.pods, 'pod')})"] if queued.pods else []
     parts += [f"{plural(starting.pods, 'pod')} charged"] if starting.pods else []

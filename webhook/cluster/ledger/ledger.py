@@ -155,7 +155,7 @@ class ApiLedger:
     async def charge_waiting(
         self, team: TeamName, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Charge a pod that waits in line: it exists, so its name is its own and ResourceQuotas count it already.
+        """Charge a pod that waits in the queue: it exists, so its name is its own and ResourceQuotas count it already.
 
         A charge that is written without an answer stays: another leader may be removing the gate because of it.
         """

@@ -105,7 +105,7 @@ class TeamLedgerClient:
                 raise
 
     async def pod_evidence(self, flight: InFlightCharge) -> Evidence:
-        """Read the pod of a charge: alive, or ended, which includes a missing one; unseen while it waits in line."""
+        """Read the pod of a charge: alive, or ended, which includes a missing one; unseen while it is queued."""
         found = await read_live_pod(self.connection, flight.pod)
         if found is not None and found.uid == flight.pod.uid and found.is_queued:
             return UNSEEN  # it is charged for its release, which the leader completes or withdraws

@@ -290,7 +290,7 @@ class LedgerWriter:
         return self.is_current and self._context.homes.is_ready(self.team)
 
     async def drop_orphans(self, unseen_seconds: float) -> AsyncIterator[InFlightCharge]:
-        """Read the pods charged so long ago and not seen since, nor in line; drop and yield charges of missing pods."""
+        """Read the pods charged so long ago and not seen since, nor queued; drop and yield charges of missing pods."""
         for flight in self._session.unseen():
             if self._ages.is_late(flight, unseen_seconds) and flight.pod.uid not in self._context.world.waiting:
                 evidence = ENDED if flight.lingers else await self._client.pod_evidence(flight)

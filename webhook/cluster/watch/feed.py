@@ -139,7 +139,7 @@ class Feed:
     async def end_if_restored(self) -> NoReturn:
         """Raise RestoredError once that was found: the process is to start again.
 
-        Ledgers, Leases, pods in line and what was published last are remembered with versions that no longer exist.
+        Ledgers, Leases, queued pods and what was published last are remembered with versions that no longer exist.
         """
         raise await self._restored.get()
 

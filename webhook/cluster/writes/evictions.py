@@ -304,7 +304,7 @@ async def give_notice(connection: ApiConnection, target: EvictionTarget, team: T
 
 
 async def keep_room(connection: ApiConnection, waiting: Beneficiary, *, since: int | None) -> None:
-    """Have all replicas keep room under limits for a pod in line; None: keep none. Raises ClusterError.
+    """Have all replicas keep room under limits for a queued pod; None: keep none. Raises ClusterError.
 
     A pod that is gone needs no room.
     """

@@ -99,7 +99,7 @@ def _is_over(pod: LabeledPod) -> bool:
     return pod.has_ended or (pod.is_leaving and pod.team_label is not None)
 
 
-# Starts a pod that waited in line: takes its gate away and writes its decision in one patch.
+# Starts a pod that waited in the queue: takes its gate away and writes its decision in one patch.
 
 
 _decoder: Final = msgspec.json.Decoder(objects.Pod)
@@ -179,7 +179,7 @@ async def hold_in_line(connection: ApiConnection, waiting: WaitingPod, why: Reas
 
 
 async def write_reason(connection: ApiConnection, waiting: WaitingPod, why: Reason, *, gang_whole: int = 0) -> bool:
-    """Write why a pod waits in line, unless it is gone or has started; return whether it was written.
+    """Write why a pod waits in the queue, unless it is gone or has started; return whether it was written.
 
     With it goes the size of its gang where that is whole (WaitingPod.gang_whole). Raises ClusterError.
     """

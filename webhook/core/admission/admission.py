@@ -43,7 +43,7 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
 
 
 def decide(assessed: Assessment, world: World) -> Decision:
-    """Return the tier and the nodes for an assessed pod that is created, or why it waits in line or is refused."""
+    """Return the tier and the nodes for an assessed pod that is created, or why it waits in the queue or is refused."""
     if assessed.early_decision is None and assessed.pod.decision_annotation is not None:
         confirmed = confirm(assessed, world)
         if isinstance(confirmed, Admit | Queue):
@@ -174,7 +174,7 @@ def _pool_only(pod: Pod, world: World) -> NotApplicable | Deny | None:
     )
 
 
-# After creation no user may change a pod's team, tier or decision, nor the GPUs that a pod in line asks for.
+# After creation no user may change a pod's team, tier or decision, nor the GPUs that a queued pod asks for.
 #
 # kube-apiserver enforces this by itself (webhook.kube.registration.guards) and does not call the webhook. An API server
 # with another configuration that calls it all the same gets the same answer.
@@ -220,7 +220,7 @@ def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
 
 
 def guard_demand(pod: Pod) -> Deny | NotApplicable:
-    """Deny an update by which a pod in line asks for other GPUs than when it was let in."""
+    """Deny an update by which a queued pod asks for other GPUs than when it was let in."""
     found = decision_annotation.read(pod.decision_annotation or "")
     if not pod.is_queued or pod.needs_resolution or found is None or found.demand == pod.demand.devices:
         return _UNTOUCHED

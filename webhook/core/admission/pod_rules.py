@@ -1,6 +1,6 @@
 """Rules of a pod and a gang before limits.
 
-Pods of a gang at the door: they wait in line until the whole gang is judged, so that no part of it holds GPUs.
+Pods of a gang at the door: they wait in the queue until the whole gang is judged, so that no part of it holds GPUs.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,12 +31,12 @@ _MANAGED = Handling.MANAGED  # access to an enum member costs 0.1 us
 
 
 def starts_whole(gang: Gang, team: Team, policy: Policy) -> bool:
-    """Whether a gang waits in line until it can start whole: by its annotation, or since its team's pods may wait."""
+    """Whether a gang is queued until it can start whole: by its annotation, or since its team's pods may wait."""
     return gang.is_requested or can_queue(team, policy)
 
 
 def queue_for_gang(assessed: Assessment, world: World) -> Queue | Deny | None:
-    """Return whether a pod waits in line for the rest of its gang; None for others, and where the gang has started."""
+    """Return whether a pod is queued for the rest of its gang; None for others, and where the gang has started."""
     pod, gang = assessed.pod, assessed.pod.gang
     if gang is None or assessed.early_decision is not None or pod.handling is not _MANAGED:
         return None

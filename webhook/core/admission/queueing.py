@@ -101,7 +101,7 @@ def _has_room_soon(pod: Pod, pools: tuple[Pool, ...], world: World) -> bool:
     )
 
 
-# Pods that may not start now and wait in line: who may wait, and why it waits, in numbers.
+# Pods that may not start now and wait in the queue: who may wait, and why it waits, in numbers.
 #
 # A pod waits where policy says so (`onLimit: queue`, `onNoRoom: queue`), where another controller's scheduling gate
 # holds it anyway, and inside its team's guaranteed share where only borrowing pods use up a department's limit: reclaim
@@ -110,7 +110,7 @@ def _has_room_soon(pod: Pod, pools: tuple[Pool, ...], world: World) -> bool:
 
 
 QUEUE_MODE: Final = "queue"
-"""The mode in the decision annotation of a pod that waits in line."""
+"""The mode in the decision annotation of a pod that waits in the queue."""
 
 _MANAGED: Final = Handling.MANAGED
 _FORGED_GATE: Final = (
@@ -120,7 +120,7 @@ _FORGED_GATE: Final = (
 
 
 def can_queue(team: Team, policy: Policy) -> bool:
-    """Whether pods of a team wait in line by policy, for a limit or for room."""
+    """Whether pods of a team wait in the queue by policy, for a limit or for room."""
     return policy.on_limit(team) is OnLimit.QUEUE or policy.on_no_room(team) is OnNoRoom.QUEUE
 
 
@@ -139,9 +139,9 @@ def queue_for_limit(assessed: Assessment, reasons: tuple[Reason, ...], world: Wo
 
 
 def refuse_at_commit(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Deny | Retry:
-    """Refuse the final object of a pod that was to start; if it would wait in line, have it tried again.
+    """Refuse the final object of a pod that was to start; if it would wait in the queue, have it tried again.
 
-    Other pods were faster, and only the mutating step can put it in line.
+    Other pods were faster, and only the mutating step can put it in the queue.
     """
     codes = {reason.code for reason in reasons}
     if _code_to_wait(assessed, codes, world) is None or assessed.as_if_unused().broken:
@@ -151,7 +151,7 @@ def refuse_at_commit(assessed: Assessment, reasons: tuple[Reason, ...], world: W
 
 
 def _code_to_wait(assessed: Assessment, codes: Set[Code], world: World) -> Code | None:
-    """Return the code with which a pod waits in line that is refused with these ones; None if it is refused."""
+    """Return the code with which a pod waits in the queue that is refused with these ones; None if it is refused."""
     team, policy, waits_for_limit = assessed.team, world.policy, bool(codes & LIMITS)
     waits_by_policy = (
         policy.on_limit(team) is OnLimit.QUEUE if waits_for_limit else policy.on_no_room(team) is OnNoRoom.QUEUE
@@ -167,9 +167,9 @@ def _code_to_wait(assessed: Assessment, codes: Set[Code], world: World) -> Code 
 
 
 def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | Deny | None:
-    """Return whether a pod inside its limits waits in line until a node has room; None if it need not.
+    """Return whether a pod inside its limits waits in the queue until a node has room; None if it need not.
 
-    An autoscaler adds nodes for pods that kube-scheduler finds no room for, so pods of such pools do not wait in line.
+    An autoscaler adds nodes for pods that kube-scheduler finds no room for, so pods of such pools do not are queued.
     """
     if not (waits_for_room(assessed, world) and any(each.code in NO_ROOM for each in admit.warnings)):
         return None
@@ -177,7 +177,7 @@ def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | 
 
 
 def waits_for_room(assessed: Assessment, world: World) -> bool:
-    """Whether a pod that finds no room waits in line, and not in kube-scheduler.
+    """Whether a pod that finds no room waits in the queue, and not in kube-scheduler.
 
     Whatever policy says, it does where only nodes have room that reject the pods of its team, or that an operator
     changes: kube-scheduler would send it there at once, and the pod that replaces it as well.
@@ -203,7 +203,7 @@ def queue_behind_others(assessed: Assessment, world: World) -> Queue | Deny | No
 
 
 def behind_others(team: TeamName) -> Statement:
-    """Return the cause of a pod that could start if it were first in line."""
+    """Return the cause of a pod that could start if it were first in the queue."""
     return Statement("pods of team {team} wait ahead of it", {"team": team})
 
 
@@ -279,7 +279,7 @@ def confirm_queued(assessed: Assessment, world: World) -> Queue | Deny | Retry:
 
 
 def _may_wait(assessed: Assessment, world: World) -> bool:
-    """Whether a pod may wait in line for any reason: a decision that its user wrote puts none there."""
+    """Whether a pod may wait in the queue for any reason: a decision that its user wrote puts none there."""
     pod, team = assessed.pod, assessed.team
     return (
         can_queue(team, world.policy)
@@ -304,7 +304,7 @@ def refuse_gate(early: EarlyDecision) -> EarlyDecision:
 
 
 def reason_to_wait(assessed: Assessment, reasons: tuple[Reason, ...], world: World) -> Reason:
-    """Return why a pod that waits still may not start, by the reasons that refuse it: without its place in line."""
+    """Return why a pod that waits still may not start, by the reasons that refuse it: without its position."""
     if any(reason.code in LIMITS for reason in reasons):
         is_borrowed = is_kept_out_by_borrowers(assessed, world)
         code = Code.WAITS_FOR_BORROWERS if is_borrowed else Code.WAITS_FOR_LIMIT
@@ -317,7 +317,7 @@ def reason_to_wait(assessed: Assessment, reasons: tuple[Reason, ...], world: Wor
 
 
 def wait_in_line(assessed: Assessment, code: Code, cause: Statement, world: World) -> Queue | Deny:
-    """Return that a pod waits in line, and its place there; a refusal where the line is full."""
+    """Return that a pod waits in the queue, and its place there; a refusal where the queue is full."""
     team, pod = assessed.team, assessed.pod
     if full := _full(team, world):
         return Deny((full,))

@@ -114,7 +114,7 @@ def deadline_in_line(parts: Sequence[Part], requester: Requester, world: World, 
 
 
 def _may_wait(part: _GpuPart, policy: Policy) -> bool:
-    """Whether pods may wait in line: by policy, as a gang that starts whole, or until borrowers leave."""
+    """Whether pods may wait in the queue: by policy, as a gang that starts whole, or until borrowers leave."""
     return part.is_gang or can_queue(part.assessed.team, policy) or may_wait_for_borrowers(part.assessed)
 
 

@@ -1,4 +1,4 @@
-"""The places of waiting pods in line: the fair order that follows if each pod starts in its turn.
+"""The places of waiting queued pods: the fair order that follows if each pod starts in its turn.
 
 The release of a pod changes the order of those behind it, so the starts are played through: each pod is charged to its
 team, its user and its departments before the next turn is looked for. Limits, room and back-fill are left out, but for
@@ -22,7 +22,7 @@ from webhook.core.world.world import World
 
 
 class Place(NamedTuple):
-    """A place in line, from 1: among the pods of its team, and among all."""
+    """A place in the queue, from 1: among the pods of its team, and among all."""
 
     of_team: int
     overall: int

@@ -1,6 +1,6 @@
 """LineRow, HolderRow, GangRow; place and past waits.
 
-How long the last pods of a team and size waited in line: what is known of those behind them.
+How long the last pods of a team and size waited in the queue: what is known of those behind them.
 """
 
 import math
@@ -46,7 +46,7 @@ class TeamWaits(NamedTuple):
 
 
 class EarlierStarts(NamedTuple):
-    """The last starts of a team's pods of one size: how many, and the shortest and longest wait in line in seconds."""
+    """The last starts of a team's pods of one size: how many, and the shortest and longest are queued in seconds."""
 
     number: int
     shortest: int
@@ -54,7 +54,7 @@ class EarlierStarts(NamedTuple):
 
 
 class EarlierWaits:
-    """The waits of the last pods of each team and size that started from the line, from their creation to their start.
+    """The waits of the last pods of each team and size that started from the queue, from their creation to their start.
 
     Above `MAX_SIZES`, of the team that has most the size is forgotten that started least recently: users choose sizes.
     """
@@ -155,7 +155,7 @@ def percentiles_of(counts: Mapping[float, int]) -> WaitPercentiles:
     return WaitPercentiles(total, *(None if math.isinf(wait) else wait for wait in found))
 
 
-# The pods that wait in line, each with its place, what it waits for, who holds that, and how long others waited.
+# The pods that wait in the queue, each with its place, what it waits for, who holds that, and how long others waited.
 #
 # What starts now is what the leader's next pass starts, which is played here. Of the others each is judged on the
 # present world by the judge of that pass. The text on the pod is used where that is not possible: where the viewer does
@@ -170,10 +170,10 @@ _NO_REQUESTER: Final = Requester("")
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A waiting pod. `place` is None where it is not in line: another controller's gate holds it, or it ends.
+    """A waiting pod. `place` is None where it is not in the queue: another controller's gate holds it, or it ends.
 
     `reason` says what it waits for, in numbers; `holders` hold most of that. `gates` are those of other controllers.
-    `earlier` is how long the last pods like it waited, None where none is known or it is not in line, `replicas` are
+    `earlier` is how long the last pods like it waited, None where none is known or it is not queued, `replicas` are
     those of its workload, where it has a minimum. `is_charged`: its turn has come, and it keeps its gate until reclaim
     has made its room; it has no place then.
     """
@@ -252,7 +252,7 @@ class QueueReader:
         self._places = places(world, self._verdict, now=now)
 
     def rows(self, team: TeamName | None = None) -> list[QueueRow]:
-        """Return the waiting pods of a team, or of all: by place, then those that are not in line by age."""
+        """Return the waiting pods of a team, or of all: by place, then those that are not in the queue by age."""
         return [self.row(pod) for pod in self.in_order(team)]
 
     def in_order(self, team: TeamName | None = None) -> list[WaitingPod]:

@@ -1,6 +1,6 @@
 """Policy replay: what a reload of the policy changes for the pods that exist. Pure.
 
-`reload` plays on a world what the leader does in a cluster. Of the pods in line those start that it would release now,
+`reload` plays on a world what the leader does in a cluster. Of the queued pods those start that it would release now,
 beside the pods that run; running pods keep running, with the team and the tier that they have once nothing is left to
 change.
 
@@ -45,7 +45,7 @@ class Running:
 class PolicyOutcome(NamedTuple):
     """The outcome of a policy for a pod: its team, its tier, the pool of its node; or why it would be refused.
 
-    `queued` is why it would wait in line, `counted` why it is only counted. No pool: it waits, or its node is in no
+    `queued` is why it would are queued, `counted` why it is only counted. No pool: it waits, or its node is in no
     pool that it may use. Of a running pod `refusals` and `queued` say what would happen if it were created again.
     """
 
@@ -63,7 +63,7 @@ def requester_of(pod: Pod, user: str) -> Requester:
 
 
 def reload(world: World, policy: Policy, *, is_room_known: bool) -> dict[Uid, PolicyOutcome]:
-    """Put a policy in force as the leader of a cluster does; return the outcomes of the pods in line.
+    """Put a policy in force as the leader of a cluster does; return the outcomes of the queued pods.
 
     What is still to be done under the former policy is done first. The world is as after the reload then.
     """
@@ -132,7 +132,7 @@ def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, Polic
 
 
 def line_outcomes(world: World, *, is_room_known: bool) -> dict[Uid, PolicyOutcome]:
-    """Return the outcome of each pod in line: the tier with which it starts now, or why it waits or never starts.
+    """Return the outcome of each queued pod: the tier with which it starts now, or why it waits or never starts.
 
     Unless `is_room_known` none starts. Those that start are charged to the world afterwards.
     """
@@ -152,7 +152,7 @@ def line_outcomes(world: World, *, is_room_known: bool) -> dict[Uid, PolicyOutco
 
 
 def _outcome_in_line(waiting: WaitingPod, reader: QueueReader, world: World) -> PolicyOutcome:
-    """Return why a pod in line waits on, or why it can never start."""
+    """Return why a queued pod waits on, or why it can never start."""
     assessed = assess(waiting.pod, NO_REQUESTER, world).of_user(waiting.user)
     early = assessed.early_decision
     if early is None:

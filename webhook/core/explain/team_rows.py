@@ -129,7 +129,7 @@ class UsageRow:
     """What a team or a department has, in GPU units.
 
     `waiting` is of pods without a node, `lingering` the part of `reserved` that pods deleted by force left. `queued`
-    are the pods in line, which are not charged; those in `starting` are, and keep their gate until their room is there.
+    are the queued pods, which are not charged; those in `starting` are, and keep their gate until their room is there.
     """
 
     guaranteed: int
@@ -184,7 +184,7 @@ def amounts(row: UsageRow | ModelRow) -> dict[str, Any]:
 
 
 def team_rows(world: World, *, holders: int = 0) -> Iterator[TeamRow]:
-    """Yield every team: those of policy, and others that were charged or have pods in line."""
+    """Yield every team: those of policy, and others that were charged or have queued pods."""
     known = dict.fromkeys(team.name for team in world.policy.teams)
     others = sorted({*world.usage_by_team(), *world.waiting.teams()} - known.keys())
     for name in (*known, *others):
@@ -259,7 +259,7 @@ def _sum(parts: Iterable[InLine]) -> InLine:
 
 
 def _teams_in_line(department: DepartmentName, world: World) -> Iterator[TeamName]:
-    """Yield the teams below a department that have pods in line."""
+    """Yield the teams below a department that have queued pods."""
     for name in world.waiting.teams():
         team = world.policy.team(name)
         if team is not None and any(each.name == department for each in team.departments):

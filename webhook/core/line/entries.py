@@ -1,4 +1,4 @@
-"""An entry of the line: a pod or a gang; verdicts.
+"""An entry of the queue: a pod or a gang; verdicts.
 
 The nodes that back-fill leaves alone for an entry that waits for room which reclaim cannot take back for it.
 
@@ -371,7 +371,7 @@ until then, and the evictor has room for few more of a team under way at a time 
 webhook.core.reclaim.reclaim)."""
 
 SECONDS: Final = 30
-"""After so long a pod no longer counts: some can never be bound, and must not keep the others of their team in line."""
+"""After so long a pod no longer counts: some can never be bound, and must not keep the others of their team queued."""
 
 
 class ReclaimPace:
@@ -386,7 +386,7 @@ class ReclaimPace:
         self._released.setdefault(team, {})[uid] = now
 
     def are_enough(self, team: TeamName, *, now: int) -> bool:
-        """Whether the next pods of a team wait in line until one of these has a node, or its time is over."""
+        """Whether the next pods of a team wait in the queue until one of these has a node, or its time is over."""
         released = self._released.get(team, {})
         if len(released) >= MOST:
             released = {uid: at for uid, at in released.items() if now < at + SECONDS and self._has_no_node(uid)}
@@ -394,6 +394,6 @@ class ReclaimPace:
         return len(released) >= MOST
 
     def _has_no_node(self, uid: Uid) -> bool:
-        """Whether a pod is charged and not bound yet; one that went back to the line is not charged."""
+        """Whether a pod is charged and not bound yet; one that went back to the queue is not charged."""
         pod = self._world.pod(uid)
         return pod is not None and pod.node is None

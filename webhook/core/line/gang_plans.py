@@ -53,7 +53,7 @@ class GangSize(NamedTuple):
 
 
 class GangPlans:
-    """The plans of gangs in line. Times are in seconds of Unix time."""
+    """The plans of queued gangs. Times are in seconds of Unix time."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -64,7 +64,7 @@ class GangPlans:
         self._reads: Counter[TeamName | None] = Counter()
 
     def forget(self, gang: GangId) -> None:
-        """Forget a gang that has no pods in line."""
+        """Forget a gang that has no queued pods."""
         self._plans.pop(gang, None)
         self._read_at.pop(gang, None)
         self._new.pop(gang, None)

@@ -1,4 +1,4 @@
-"""Gangs in the line: which are complete and start as one, which wait for members, and whose members start alone.
+"""Gangs in the queue: which are complete and start as one, which wait for members, and whose members start alone.
 
 Nothing of a gang starts before it is whole. So once a pod of it has started, those that come later (of an elastic
 workload, or in the place of one that failed) start alone: a gang never waits for a pod that only a running one makes.
@@ -124,7 +124,7 @@ class GangLine:
     def is_partly_charged(self, pod: WaitingPod, *, charged: Collection[Uid], now: int) -> bool | None:
         """Whether a pod is charged while others of its gang, which has not started, are not: none of them may start.
 
-        `charged` are the pods in line that the ledger lists, without those whose charges are being withdrawn. None if
+        `charged` are the queued pods that the ledger lists, without those whose charges are being withdrawn. None if
         that depends on the object of the gang, which is to be read first.
         """
         gang = gang_in_line(pod, self._world)
@@ -241,7 +241,7 @@ class GangLine:
             expected.update((pod.uid, pod) for pod in pods)
 
     def _forget(self, gang: GangId) -> None:
-        """Forget a gang that has no pods in line."""
+        """Forget a gang that has no queued pods."""
         self._came.pop(gang, None)
         self._began.pop(gang, None)
         self._plans.forget(gang)

@@ -263,7 +263,7 @@ class EntryJudge:
         return verdict
 
 
-# Why the entries behind the head of the line wait: a pass judges only those that might start.
+# Why the entries behind the head of the queue wait: a pass judges only those that might start.
 #
 # Of the others a few are judged in each second, in rounds, so that what is written on their pods is true, too: a limit
 # or a policy that changes while they wait changes their reasons as well.

@@ -235,7 +235,7 @@ def agreeing(count: float, one: str, more: str) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Format a place in line: 1st, 2nd, 3rd, 11th."""
+    """Format a place in the queue: 1st, 2nd, 3rd, 11th."""
     tens, ones = divmod(number % 100, 10)
     suffix = "th" if tens == 1 else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
     return f"{number:,}{suffix}"

@@ -94,7 +94,7 @@ class Admit(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The pod is created with Fairgate's scheduling gate and waits in line, uncharged; the reason says for what."""
+    """The pod is created with Fairgate's scheduling gate and is queued, uncharged; the reason says for what."""
 
     team: TeamName
     demand: Demand
@@ -134,7 +134,7 @@ Decision = Admit | Queue | Deny | Retry | NotApplicable
 
 
 def lacks_room(decision: Decision) -> bool:
-    """Whether a pod is refused, admitted or put in line since no node has room for it now."""
+    """Whether a pod is refused, admitted or put in the queue since no node has room for it now."""
     match decision:
         case Deny(reasons=reasons) | Admit(warnings=reasons):
             return any(reason.code in NO_ROOM for reason in reasons)

@@ -41,7 +41,7 @@ NODE_LABELS: Final[Mapping[Autoscaler, tuple[str, ...]]] = {
 which clouds and installers name node groups."""
 
 
-# Room that a node keeps for one pod to come: the replacement of a moved pod, or a pod that still waits in line.
+# Room that a node keeps for one pod to come: the replacement of a moved pod, or a pod that still waits in the queue.
 
 
 NO_POD: Final = Uid("")
@@ -50,7 +50,7 @@ NO_POD: Final = Uid("")
 class KeptPlace(NamedTuple):
     """The room of one pod.
 
-    `key` is the UID of a pod in line, or names the controller of the pod that is to come (`controller_key`); it is ""
+    `key` is the UID of a queued pod, or names the controller of the pod that is to come (`controller_key`); it is ""
     for room that is only to become free. `name` is the pod that the room was planned for, with its namespace, `team`
     that pod's. `requests` are what it may take. `replaces` is the UID of the pod that moves there, NO_POD for others.
     """

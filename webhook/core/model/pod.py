@@ -419,7 +419,7 @@ _BY_OBSTACLE: Final[Mapping[Obstacle, Stage]] = {
 
 
 def stage_of(pod: Resident, *, now: int, is_node_lost: bool) -> Stage:
-    """Return the stage of a pod that is not in line and has not reported its end. `now` is in seconds of Unix time.
+    """Return the stage of a pod that is not queued and has not reported its end. `now` is in seconds of Unix time.
 
     `is_node_lost`: its node is gone, not ready, or out of service by its taint. A pod without a node that is deleted
     never runs: kube-scheduler skips it, and the API server refuses to bind it. Where the time is not known (0), as in a

@@ -330,7 +330,7 @@ class Code(StrEnum):
     BORROWS = "Borrows"
     BORROWS_BY_CHOICE = "BorrowsByChoice"
     BACKFILLS = "Backfills"
-    # waiting in line
+    # waiting in the queue
     WAITS_FOR_LIMIT = "WaitsForLimit"
     WAITS_FOR_BORROWERS = "WaitsForBorrowers"
     WAITS_FOR_ROOM = "WaitsForRoom"
@@ -396,7 +396,7 @@ WAITING: Final = frozenset(
         Code.WAITS_FOR_GANG,
     }
 )
-"""The codes of pods that wait in line."""
+"""The codes of pods that wait in the queue."""
 
 
 class Reason(NamedTuple):
@@ -432,13 +432,13 @@ def refusal_text(reasons: tuple[Reason, ...]) -> str:
 
 
 def waits_for(code: Code, cause: Statement, *, place: int = 0) -> Reason:
-    """Return the reason of a pod that waits in line for something; `place` is 0 where it is left out."""
+    """Return the reason of a pod that waits in the queue for something; `place` is 0 where it is left out."""
     if not place:
         return Reason(code, "waits: {cause}", {"cause": cause})
     return Reason(code, "waits: {cause}; {place:place}", {"cause": cause, "place": place})
 
 
 def cause_of(reason: Reason) -> Statement:
-    """Return for what a pod waits, without its place in line; of any other reason all that it says."""
+    """Return for what a pod waits, without its place in the queue; of any other reason all that it says."""
     cause = reason.facts.get("cause")
     return cause if isinstance(cause, Statement) else reason.statement

@@ -49,7 +49,7 @@ class NodeChanges:
 # Nodes whose promised room a scheduler does not use: it refuses them to pods of a controller for a cause of its own.
 #
 # The pods that a controller makes are alike, so the next one would not start there either. It is sent elsewhere, or
-# waits in line without a charge. Pods of other controllers, or that ask for something else, are not affected; those of
+# is queued without a charge. Pods of other controllers, or that ask for something else, are not affected; those of
 # a StatefulSet have volumes of their own and say nothing of each other.
 
 

@@ -190,7 +190,7 @@ _NODE_NAME: Final = Handling.NODE_NAME
 
 
 class Account(NamedTuple):
-    """What a request is charged to: the team, its usage, the user if known, and the pod, with whether it is in line."""
+    """What a request is charged to: the team, its usage, the user if known, and the pod, with whether it is queued."""
 
     team: Team
     usage: TeamUsage
@@ -332,8 +332,8 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
 def must_leave_kept_room(gpus: Units, account: Account) -> bool:
     """Whether some room is kept under the limits of a pod that would borrow: it is not for pods that do.
 
-    A pod that is not in line is like one if its team's pods deleted by force left so much that the share would not hold
-    that, too: it leaves what is kept for other teams. One that names its node, which passes the line, leaves all then.
+    A pod that is not queued is like one if its team's pods deleted by force left so much that the share would not hold
+    that, too: it leaves what is kept for other teams. One that names its node, which passes the queue, leaves all then.
     """
     _, usage, _, pod, is_in_line = account
     if not (usage.kept.teams or (usage.lingered and usage.kept.lines)):

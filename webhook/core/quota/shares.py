@@ -110,7 +110,7 @@ class HolderDetails:
 
 
 ENDED_SECONDS: Final = 10
-"""For how long the room of a charge that ended is kept for those in line: the leader looks at the line in a second."""
+"""For how long the room of a charge that ended is kept for queued ones: the leader looks at the line in a second."""
 
 
 class ShareUsage(Protocol):
@@ -135,7 +135,7 @@ class TeamKeeps(NamedTuple):
 class KeptRoom:
     """What is kept of one limit, by team. No team keeps more than it has left of its guaranteed share.
 
-    `lines` is what the pods in line of each team have left of its share. Every decision asks first whether `teams` and
+    `lines` is what the queued pods of each team have left of its share. Every decision asks first whether `teams` and
     `lines` are empty.
     """
 
@@ -171,7 +171,7 @@ class LingeringUsage(Protocol):
 class EndedCharges:
     """Charges of pods deleted by force that ended a moment ago: their room still counts as theirs for what is kept.
 
-    Otherwise the next pod that is deleted at once takes it before the line is looked at.
+    Otherwise the next pod that is deleted at once takes it before the queue is looked at.
     """
 
     def __init__(self) -> None:

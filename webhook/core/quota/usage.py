@@ -253,7 +253,7 @@ class TeamUsage:
     def keep_room(self, team: TeamName, gpus: Units, *, line: Units, share: Units) -> None:
         """Keep room of the team's limit, and of those above it, for waiting pods of so many units (0: none).
 
-        `line` are the units of all of its pods in line: for them only what deleted pods leave is kept. `share` is the
+        `line` are the units of all of its queued pods: for them only what deleted pods leave is kept. `share` is the
         team's guaranteed share: no more is kept than what is left of it.
         """
         for kept in (self.kept, *(level.kept for level in self.levels)):

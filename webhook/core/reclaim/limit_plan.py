@@ -1,4 +1,4 @@
-"""Room under limits: which borrowing pods are evicted for pods that wait in line inside their guaranteed shares.
+"""Room under limits: which borrowing pods are evicted for pods that wait in the queue inside their guaranteed shares.
 
 Limits are hard, so such a pod is charged only once those that borrow under the limit in its way are gone. The plan
 frees the limit, and room on a node that the pod can use with the same victims where that is possible. No pod is
@@ -27,7 +27,7 @@ MOST_DOMAINS: Final = 8
 
 
 class Entitled(NamedTuple):
-    """A pod in line inside its team's guaranteed share, the slots that it may use, and its limits, the lowest first."""
+    """A queued pod inside its team's guaranteed share, the slots that it may use, and its limits, the lowest first."""
 
     waiting: ReclaimPod
     slots: int
@@ -61,7 +61,7 @@ def plan_limits(
     ahead: Iterable[ReclaimPod] = (),
     before: Mapping[Uid, Set[Uid]] | None = None,
 ) -> LimitRound:
-    """Return the plans for pods in line; those of one group start together or not at all.
+    """Return the plans for queued pods; those of one group start together or not at all.
 
     `ahead` are charged pods that wait for nodes, whose room is taken first. `before` are the victims that were chosen
     for each pod by an earlier round: they are kept as long as they are needed and enough.

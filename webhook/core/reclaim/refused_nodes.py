@@ -49,7 +49,7 @@ class RefusedNodes:
     def among(self, room: int, waiting: ReclaimPod, fleet: Fleet) -> int:
         """Return those of the nodes with room for a pod that are closed to it, and others that the same closes.
 
-        A pod in line was not tried, and its report has no words. Where a volume's zone is named as the cause, all nodes
+        A queued pod was not tried, and its report has no words. Where a volume's zone is named as the cause, all nodes
         of that zone are closed.
         """
         report = waiting.report

@@ -1,6 +1,6 @@
-"""Borrowed GPUs taken back for the line.
+"""Borrowed GPUs taken back for the queue.
 
-Pods in line as reclaim sees them: those that it may make room for before they start.
+Queued pods as reclaim sees them: those that it may make room for before they start.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -33,7 +33,7 @@ from webhook.core.world.world import World
 
 
 def as_guaranteed(waiting: WaitingPod, pod: Pod, *, team: TeamName, user: User | None) -> ReclaimPod:
-    """Return a pod in line as a guaranteed pod that finds no room; `pod` has its demand resolved."""
+    """Return a queued pod as a guaranteed pod that finds no room; `pod` has its demand resolved."""
     labeled = pod._replace(team_label=team, tier_label=str(Tier.GUARANTEED))
     charge = Charge(team, Tier.GUARANTEED, pod.demand.gpus, None, user)
     return ReclaimPod(
@@ -46,7 +46,7 @@ def as_guaranteed(waiting: WaitingPod, pod: Pod, *, team: TeamName, user: User |
 
 
 def as_charged(waiting: WaitingPod, flight: InFlightCharge, world: World, *, since: int = 0) -> ReclaimPod | None:
-    """Return a pod in line that is charged inside its team's share and starts once reclaim has made its room.
+    """Return a queued pod that is charged inside its team's share and starts once reclaim has made its room.
 
     It is bound to the pool of the node that was chosen for it, if it may use that, or else to its first one, and where
     that node has room, it has it there. `since` is when its charge was seen first, in Unix seconds. None where it is
@@ -72,7 +72,7 @@ def as_charged(waiting: WaitingPod, flight: InFlightCharge, world: World, *, sin
     )
 
 
-# Pods in line for which reclaim makes room under limits: those inside their teams' guaranteed shares.
+# Queued pods for which reclaim makes room under limits: those inside their teams' guaranteed shares.
 #
 # A limit of the team or of a department may be in their way, and nothing else. They are tried in the order of each
 # team's line, as many as its share has room for: others would borrow once they start.
@@ -223,7 +223,7 @@ def _age(group: Sequence[Entitled]) -> tuple[int, str, str, str]:
     return pod.pod.created, pod.namespace, pod.name, pod.uid
 
 
-# A round of plans for pods in line, on one view of the cluster: who is entitled, and what goes for them.
+# A round of plans for queued pods, on one view of the cluster: who is entitled, and what goes for them.
 
 
 NOTHING = LimitRound(())
@@ -239,7 +239,7 @@ def plan_line(
     paused: Set[Uid] = frozenset(),
     paused_teams: Set[TeamName] = frozenset(),
 ) -> LimitRound:
-    """Return for which pods in line room is made under limits, and by which victims; `before` as in plan_limits.
+    """Return for which queued pods room is made under limits, and by which victims; `before` as in plan_limits.
 
     A `snapshot` is only taken where some limit is short of room, or was.
 

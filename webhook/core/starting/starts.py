@@ -130,7 +130,7 @@ class AssumedStarts:
         self._noted |= dict.fromkeys(self.entries.sync(now=now, most=most))
 
     def firsts(self) -> Iterator[QueueEntry]:
-        """Yield the first entries of all teams, in the order of the line."""
+        """Yield the first entries of all teams, in the order of the queue."""
         return self._order.firsts()
 
     def close(self) -> None:
@@ -330,7 +330,7 @@ def together(turns: Sequence[AssumedStart]) -> list[list[AssumedStart]]:
     return found
 
 
-# Whether the line stands still: the first pod in it may start now, and is not released.
+# Whether the queue stands still: the first pod in it may start now, and is not released.
 
 
 STALLED_SECONDS: Final = 30
@@ -350,7 +350,7 @@ class StalledLine:
         self._since = 0
 
     def look(self, entries: Iterable[QueueEntry], *, now: int) -> None:
-        """Judge the first entry of each team, in the order of the line; none of them once the line is left alone."""
+        """Judge the first entry of each team, in the order of the queue; none of them once the queue is left alone."""
         first = self._startable(islice(entries, MOST_JUDGED))
         if first is None or first != self._first:
             self._first, self._since = first, now
@@ -358,7 +358,7 @@ class StalledLine:
 
     @property
     def problem(self) -> str:
-        """Return that the line stands still, "" if it does not."""
+        """Return that the queue stands still, "" if it does not."""
         if self._first is None or self.seconds < STALLED_SECONDS:
             return ""
         team, seconds = self._first[1], self.seconds

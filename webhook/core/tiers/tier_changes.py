@@ -81,7 +81,7 @@ def idle_to_demote(team: Team, book: TeamUsage, world: World) -> set[Uid]:
 
 
 def is_any_waiting(world: World) -> bool:
-    """Whether a pod is in line, or was admitted and has no node."""
+    """Whether a pod is in the queue, or was admitted and has no node."""
     return bool(len(world.waiting)) or any(book.waiting for book in world.usage_by_team().values())
 
 

@@ -161,7 +161,7 @@ class ChargedPods:
         self.recount(self.claims.leave(uid))
 
     def end_reservation(self, uid: Uid, *, now: int) -> None:
-        """Remove a reservation; what a pod deleted by force left is kept for those in line for a moment."""
+        """Remove a reservation; what a pod deleted by force left is kept for those in the queue for a moment."""
         usage = self.usage.get(self.pods[uid].team)
         entry = None if usage is None else usage.get(uid)
         if usage is not None and entry is not None and entry.lingers:
@@ -427,7 +427,7 @@ class PodStages:
         self._deleted: dict[Uid, int] = {}
 
     def of(self, uid: Uid) -> Stage | None:
-        """Return the stage of a pod's life; None where it is unknown, or waits in line."""
+        """Return the stage of a pod's life; None where it is unknown, or waits in the queue."""
         record = self._charged.pods.get(uid)
         return None if record is None else record.stage
 

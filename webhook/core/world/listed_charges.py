@@ -42,7 +42,7 @@ def assume_charges(world: World, listed: Iterable[InFlightCharge] | None) -> Non
 
 
 def _assume_listed(world: World, flights: Iterable[InFlightCharge]) -> None:
-    """Charge what ledgers list, each once: a pod in line on the node that keeps its room, with what it asks for."""
+    """Charge what ledgers list, each once: a queued pod on the node that keeps its room, with what it asks for."""
     held = world.fleet.tainted(HELD)
     for flight in flights:
         if (waiting := world.waiting.get(flight.pod.uid)) is None:
@@ -53,7 +53,7 @@ def _assume_listed(world: World, flights: Iterable[InFlightCharge]) -> None:
 
 
 def _assume_marked(world: World) -> None:
-    """Charge the pods in line for which a node keeps room, where no ledger can be read."""
+    """Charge the queued pods for which a node keeps room, where no ledger can be read."""
     held = world.fleet.tainted(HELD)
     for waiting in list(world.waiting.all()) if held else ():
         node = kept_for(waiting, held)
@@ -73,5 +73,5 @@ def demand_charged(waiting: WaitingPod, flight: InFlightCharge, world: World) ->
 
 
 def kept_for(waiting: WaitingPod, held: Mapping[str, NodeName]) -> NodeName | None:
-    """Return the node that keeps room for a pod in line; `held` are such nodes by the values of their taints."""
+    """Return the node that keeps room for a queued pod; `held` are such nodes by the values of their taints."""
     return next((node for hold in reversed(waiting.holds) if (node := held.get(hold)) is not None), None)

@@ -1,6 +1,6 @@
 """How many replicas each workload must keep, and how many it has: by the annotation of its pods, or by what scales it.
 
-A minimum is a tenant's own word. It counts only while the workload has more pods than that, those in line included:
+A minimum is a tenant's own word. It counts only while the workload has more pods than that, queued ones included:
 what has nothing to give up gets nothing for saying so. The minimum of an autoscaler counts where pods state none.
 
 Plans read it as it is. Tiers follow it only once it has stayed the same for a while: who changes it all the time
@@ -27,7 +27,7 @@ once."""
 
 
 class Replicas(NamedTuple):
-    """A workload's minimum, and its pods: all that exist or wait in line, and those that are ready and stay.
+    """A workload's minimum, and its pods: all that exist or wait in the queue, and those that are ready and stay.
 
     `is_scaled`: the minimum is that of what scales it. `is_gang`: they are of no use below it, and go together then.
     `for_tiers` is the minimum that tiers follow until this one has stayed the same for TIER_SECONDS, None for the same.
@@ -174,7 +174,7 @@ class Minimums:
         return self._of_pod.get(uid)
 
     def set_pod(self, uid: Uid, replica: Replica, *, is_ready: bool) -> None:
-        """Add a pod that exists or waits in line, or what changed of it; `is_ready`: it is ready, and stays."""
+        """Add a pod that exists or waits in the queue, or what changed of it; `is_ready`: it is ready, and stays."""
         workload, minimum = replica.workload, replica.minimum
         if self._of_pod.get(uid, workload) != workload:
             self.remove_pod(uid)

@@ -59,7 +59,7 @@ class PoolAccess:
 # A pod has no name yet when the mutating step chooses its node. A reservation is therefore found by node and demand: a
 # pod that commits exactly that consumes the oldest reservation of its own controller, or else the oldest one.
 #
-# A reservation keeps no pod out: one that finds no room, new or in line, is judged again without any. Else a tenant
+# A reservation keeps no pod out: one that finds no room, new or queued, is judged again without any. Else a tenant
 # whose pods pass the mutating step and are refused after it could keep room for as long as it sends them. And it
 # expires.
 #

@@ -1,6 +1,6 @@
-"""Pods in line, members of gangs.
+"""Queued pods, members of gangs.
 
-The members of gangs that exist and do not wait in line, kept by events.
+The members of gangs that exist and do not wait in the queue, kept by events.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class GangMembers:
         self._others: dict[GangId, set[Uid]] = {}
 
     def has_started(self, gang: GangId) -> bool:
-        """Whether a pod of the gang that needs GPUs exists and does not wait in line."""
+        """Whether a pod of the gang that needs GPUs exists and does not wait in the queue."""
         return gang in self._started
 
     def first(self, gang: GangId) -> Uid | None:
@@ -113,16 +113,16 @@ class GangReservations:
                 del self._by_gang[gang]
 
 
-# The pods that wait in line: created with Fairgate's scheduling gate, and charged nothing until they are released.
+# The pods that wait in the queue: created with Fairgate's scheduling gate, and charged nothing until they are released.
 
 
 EXPECTED_SECONDS: Final = 40
-"""For how long a pod that was let into the line counts without being seen: kube-apiserver ends a request after 34 s."""
+"""For how long a pod that was queued counts without being seen: kube-apiserver ends a request after 34 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPod:
-    """A pod that waits in line, as the watch shows it.
+    """A pod that waits in the queue, as the watch shows it.
 
     `pod` is what its user asked for: without a decision, with the tier label that the user wrote. `team` is the team
     whose line it is in. `created` is in seconds of Unix time, `version` the resourceVersion at which it was read.
@@ -278,7 +278,7 @@ class WaitingPods:
     def set(self, pod: WaitingPod, *, now: int = 0) -> None:
         """Add or update a waiting pod.
 
-        One that another controller held joins the line when the last foreign gate goes, behind those that were created
+        One that another controller held joins the queue when the last foreign gate goes, behind those that were created
         by `now`: its owner could hold back any number of old pods.
         """
         self._drop_expected(pod.uid)
@@ -317,7 +317,7 @@ class WaitingPods:
             self.on_pod(uid)
 
     def expect(self, uid: Uid, team: TeamName, *, now: int) -> None:
-        """Count a pod that was let into the line until the watch shows it."""
+        """Count a pod that was let into the queue until the watch shows it."""
         if uid not in self._pods:
             self._drop_expected(uid)
             self._expected[uid] = (team, now + EXPECTED_SECONDS)

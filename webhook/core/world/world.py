@@ -244,7 +244,7 @@ class World:
         self._charged.add(PodRecord(pod, team, node, since=since, stage=stage), devices=devices)
 
     def set_waiting(self, pod: WaitingPod) -> None:
-        """Add or update a pod that waits in line; it is charged nothing, unless the ledger lists it already.
+        """Add or update a pod that waits in the queue; it is charged nothing, unless the ledger lists it already.
 
         It is in the line of the team that its namespace belongs to now, whatever its label says.
         """

@@ -76,7 +76,7 @@ def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operati
 
 
 def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[Operation]:
-    """Return the operations that let a pod wait in line: the gate, its team, the decision, and why it waits."""
+    """Return the operations that let a pod wait in the queue: the gate, its team, the decision, and why it waits."""
     found: list[Operation] = []
     gates = pod.spec.scheduling_gates
     if not is_queued(pod.spec):
@@ -113,7 +113,7 @@ def queue_operations(pod: objects.Pod, queue: Queue, *, now_text: str) -> list[O
 
 
 def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
-    """Return the operations that start a pod which waited in line; they fail where what was judged changed since.
+    """Return the operations that start a pod which waited in the queue; they fail where what was judged changed since.
 
     Of what a tenant may change that is where the pod may run, and its deletion; its decision is changed by what takes
     its charge back. Nothing else may keep it from starting, such as an annotation that is written all the time.
@@ -147,7 +147,7 @@ def release_operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list
 def line_operations(
     pod: objects.Pod, annotations: Mapping[str, str | None], *, is_held: bool = False
 ) -> list[Operation]:
-    """Return the operations that write annotations on a pod in line (None: removed); they fail once it has started.
+    """Return the operations that write annotations on a queued pod (None: removed); they fail once it has started.
 
     With `is_held` they change its decision, too, so that no release that was judged before can follow.
     """

@@ -2,7 +2,7 @@
 
 The webhook's decisions on the pods of one template, one after another, without a cluster. Pure.
 
-The steps are those of a live pod: admit, patch, verify the patched pod, charge or join the line. Equal pods get equal
+The steps are those of a live pod: admit, patch, verify the patched pod, charge or join the queue. Equal pods get equal
 decisions until a resource runs out, so not each of ten thousand pods is evaluated.
 """
 
@@ -47,7 +47,7 @@ class Answer:
 
 
 class Simulator:
-    """Simulates the creation of pods, and keeps the charges of earlier ones, and their places in line, in its world.
+    """Simulates the creation of pods, and keeps the charges of earlier ones, and their positions, in its world.
 
     `created` are the pods that are charged or wait.
     """
@@ -84,7 +84,7 @@ class Simulator:
             left -= 1 + equal
 
     def join_line(self, answer: Answer, queued: Queue, pod: Pod) -> Answer:
-        """Put as many of some equal pods in line as it has places for, and return the answer for these.
+        """Put as many of some equal queued pods as it has places for, and return the answer for these.
 
         The members of a gang are seen by those that come later; of others their number alone is known, as at the
         webhook before the watch shows them.
@@ -276,7 +276,7 @@ def judge_whole(roles: Sequence[GangRole], plan: GangPlan, simulator: Simulator)
 
 
 def waiting_members(roles: Sequence[GangRole], simulator: Simulator) -> list[WaitingPod]:
-    """Return the pods of a gang as they would wait in line, no more than may start together."""
+    """Return the pods of a gang as they would wait in the queue, no more than may start together."""
     queued = waits_for_gang(roles[0].answer)
     return [] if queued is None else [pod for _, pod in islice(_members(roles, queued, simulator), MAX_MEMBERS)]
 

@@ -1,6 +1,6 @@
 """A kind of workload as a row: its pods, gang rules, deadlines, related objects.
 
-Deadlines of workloads that run on while their pods wait in line, by the manifest.
+Deadlines of workloads that run on while their pods wait in the queue, by the manifest.
 
 A pod's own activeDeadlineSeconds is none of them: kubelet counts it from the pod's start.
 """
@@ -352,7 +352,7 @@ class Row:
     is where it says that another cluster runs it.
 
     What the leader and the evictor read of it: `gang`, and how it is `deadline` (the path of one that runs on while its
-    pods wait in line; [] stands for the elements of a list). `jobs` yields the Jobs in it, with the restartPolicy that
+    pods are queued; [] stands for the elements of a list). `jobs` yields the Jobs in it, with the restartPolicy that
     they have by default, `failures` is read of objects in the cluster, `fails` says why one eviction ends it, and
     `loss` what an eviction is to a pod's controller of this kind.
 

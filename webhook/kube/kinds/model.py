@@ -130,7 +130,7 @@ class Workload:
     """An object and all pods that it creates. `is_gang`: some of its pods cannot work without the others.
 
     `is_at_most`: its pods may run at different times, so that each is checked by itself. `deadline` is one
-    that runs on while its pods wait in line, "" where there is none. `surge` is what a rolling update adds.
+    that runs on while its pods wait in the queue, "" where there is none. `surge` is what a rolling update adds.
     `is_elsewhere`: another cluster runs it, and its pods have count 0.
     """
 

@@ -173,7 +173,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
 
     `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
     than this replica's view of the pods for two reports in a row, `rejecting` the nodes that reject pods, from the
-    leader, `stalled` that the line stands still, `maintained` nodes that operators change, `unreviewed` the namespaces
+    leader, `stalled` that the queue stands still, `maintained` nodes that operators change, `unreviewed` the namespaces
     that others exclude from the webhooks, by number, `unevictable` the first borrowing pods that the evictor cannot
     evict, with the reason, `unserved` the first waiting pods for which room was made without effect; `moving` is why it
     cannot plan moves. They are lists: a merge patch replaces lists completely. `certificate` is PEM, the serving

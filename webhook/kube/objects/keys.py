@@ -26,9 +26,9 @@ EXEMPT: Final = "fairgate.dev/exempt"
 """Namespace label: Fairgate does not decide on its pods, but still counts their GPUs."""
 
 QUEUE_GATE: Final = "fairgate.dev/queue"
-"""Scheduling gate: the pod waits in line, uncharged. Only Fairgate removes it."""
+"""Scheduling gate: the pod waits in the queue, uncharged. Only Fairgate removes it."""
 WAITING: Final = "fairgate.dev/waiting"
-"""Pod annotation: why the pod waits in line, in numbers. Written by Fairgate; rewritten when the cause changes."""
+"""Pod annotation: why the pod waits in the queue, in numbers. Written by Fairgate; rewritten when the cause changes."""
 WAITING_FACTS: Final = "fairgate.dev/waiting-facts"
 """Pod annotation: the same as compact JSON, for programs: a code, and words with facts. Written with it."""
 RECLAIMING: Final = "fairgate.dev/reclaiming"
@@ -37,7 +37,7 @@ GANG_WHOLE: Final = "fairgate.dev/gang-whole"
 """Pod annotation: with how many waiting pods its gang is whole, where borrowed GPUs under a limit are to be taken back
 for it. Written by the webhook's leader, and read by the evictor, which reads no objects that make gangs."""
 LINE_ANNOTATIONS: Final = (WAITING, WAITING_FACTS, RECLAIMING, GANG_WHOLE)
-"""What Fairgate writes on pods in line, and removes when they start."""
+"""What Fairgate writes on queued pods, and removes when they start."""
 
 GANG: Final = "fairgate.dev/gang"
 """Annotation of a pod or workload: "true" makes its pods a gang, which starts whole."""

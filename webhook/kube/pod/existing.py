@@ -100,7 +100,7 @@ _fate_decoder: Final = msgspec.json.Decoder(PodState)
 def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     """Translate an existing pod; None if it uses nothing that counts.
 
-    Such pods have ended, wait in line, or have neither GPUs nor a node.
+    Such pods have ended, wait in the queue, or have neither GPUs nor a node.
 
     Pods without GPUs on a node, or nominated to one, are kept, since they use its cpu and memory. Amounts that
     admission would refuse count as they are, rounded up. Raises ValueError if an amount cannot be parsed.

@@ -1,4 +1,4 @@
-"""A pod in line, its reason, its release.
+"""A queued pod, its reason, its release.
 
 Lets pods go without a decision: what `fairgate uninstall` finds on pods, and the patch that removes it.
 """
@@ -29,7 +29,7 @@ _MARKS: Final = (keys.EVICT_AT, keys.EVICT_FOR, keys.IDLE_SINCE)
 
 
 class MarkedPod(NamedTuple):
-    """A pod that waits in line, whose eviction is announced, or that is marked as not using its GPUs."""
+    """A pod that waits in the queue, whose eviction is announced, or that is marked as not using its GPUs."""
 
     namespace: Namespace
     name: str
@@ -215,14 +215,14 @@ class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Waits(NamedTuple):
-    """Why a pod waits, and its place in line when that was written, 0 where none was."""
+    """Why a pod waits, and its place in the queue when that was written, 0 where none was."""
 
     reason: Reason
     place: int = 0
 
 
 def waits_of(reason: Reason) -> Waits:
-    """Return why a pod waits by the reason of the decision that let it into the line."""
+    """Return why a pod waits by the reason of the decision that let it into the queue."""
     place = reason.facts.get("place", 0)
     return Waits(Reason(reason.code, *cause_of(reason)), place if isinstance(place, int) else 0)
 
@@ -258,7 +258,7 @@ def waiting_text(annotations: Mapping[str, str]) -> str:
     return printable(annotations.get(keys.WAITING, "")[:MAX_TEXT])
 
 
-# From a Kubernetes pod with Fairgate's scheduling gate to the pod that waits in line.
+# From a Kubernetes pod with Fairgate's scheduling gate to the pod that waits in the queue.
 
 
 _DIGITS: Final = len(str(MAX_MEMBERS))
@@ -269,7 +269,7 @@ _MAX_PARTS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class WatchedPod(WaitingPod):
-    """A pod that waits in line, with what its release changes of the object, and its controller.
+    """A pod that waits in the queue, with what its release changes of the object, and its controller.
 
     `parts` are Fairgate's labels and annotations, scheduling gates, selectors, affinity and tolerations at `version`;
     None if they are large.
@@ -280,7 +280,7 @@ class WatchedPod(WaitingPod):
 
 
 def to_waiting(pod: objects.Pod, weights: Weights, *, is_trusted: bool = False) -> WatchedPod | None:
-    """Translate a pod that waits in line; None for any other, and for one that Fairgate did not let into the line.
+    """Translate a pod that is queued; None for any other, and for one that Fairgate did not let into the queue.
 
     `weights` as in to_pod. A pod that its owner made unreadable while it waited keeps its place, without a turn. With
     `is_trusted` a pod needs no decision: its user is not known then.
@@ -327,7 +327,7 @@ def _shared(controller: ObjectRef) -> ObjectRef:
 
 
 def new_in_line(pod: Pod, queue: Queue, found: objects.Pod, *, now: int) -> WaitingPod:
-    """Return a pod that was let into the line now; `found` is the object."""
+    """Return a pod that was let into the queue now; `found` is the object."""
     annotations = found.metadata.annotations or {}
     return WaitingPod(
         as_requested(pod, None if queue.requested_tier is None else str(queue.requested_tier)),

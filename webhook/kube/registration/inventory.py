@@ -370,7 +370,7 @@ def pod_with_limits(limits: Mapping[str, str], labels: Mapping[str, str] = Mappi
 def created_probe(pod: _Found) -> Probe:
     """Return the result of a dry run that created a pod: Fairgate was called if the pod has its label of a team.
 
-    A pod that waits in line has that one, and of a tier at most what was asked for.
+    A pod that waits in the queue has that one, and of a tier at most what was asked for.
     """
     labels, annotations = (pod["metadata"].get(name) or {} for name in ("labels", "annotations"))
     if keys.TEAM not in labels:

@@ -377,7 +377,7 @@ def _cost(pod: objects.Pod, length: int) -> int:
 def judge(workload: Workload, requester: Requester, world: World, budget: Budget) -> tuple[Reason, ...]:
     """Return every reason why the known pods of a workload can never all run, or may end before they ran.
 
-    They may fail by evictions, or by a deadline that runs on while they wait in line. NOT_JUDGED alone if it takes more
+    They may fail by evictions, or by a deadline that runs on while they are queued. NOT_JUDGED alone if it takes more
     than the budget.
     """
     try:

@@ -28,7 +28,7 @@ AT_ONCE: Final = 64
 """Pods whose releases may be under way: their charges share ledger writes."""
 
 _ROOM_FOR_PASS: Final = AT_ONCE // 2
-"""With less room for releases than this there is no pass: one would judge the line for few of them."""
+"""With less room for releases than this there is no pass: one would judge the queue for few of them."""
 
 SETTLE_SECONDS: Final = 0.02
 """Delay before a pass: changes at the same time are handled together."""
@@ -49,7 +49,7 @@ POLL_SECONDS: Final = 1.0
 """Between two passes while pods wait: nodes, taints and claims change without a change of usage."""
 
 WATCH_SECONDS: Final = 5.0
-"""Between two looks whether the line stands still."""
+"""Between two looks whether the queue stands still."""
 
 CHARGE_SECONDS: Final = 4.0
 FENCE_SECONDS: Final = 1.0
@@ -97,7 +97,7 @@ class _Charged(NamedTuple):
 class StartLoop:
     """Releases pods. Run `run` while leading; call `note_usage` when usage changed.
 
-    A pass judges the line, and releases go on while the next one does: what they start is assumed in the world.
+    A pass judges the queue, and releases go on while the next one does: what they start is assumed in the world.
     """
 
     def __init__(self, context: LeaderContext, *, clock: Callable[[], float]) -> None:
@@ -158,7 +158,7 @@ class StartLoop:
             self.stalled.look((), now=0)
 
     async def _watch(self) -> NoReturn:
-        """Watch that the first in line start, whatever becomes of the passes."""
+        """Watch that the first in the queue start, whatever becomes of the passes."""
         while True:
             self.stalled.look(self._starts.firsts(), now=int(self._clock()))
             await asyncio.sleep(WATCH_SECONDS)

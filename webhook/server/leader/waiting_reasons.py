@@ -185,7 +185,7 @@ class GangWatch:
         self._context.report(waiting.pod, EventReason.GANG_SIZE_UNKNOWN, text)
 
 
-# What users see of pods that wait in line: Events, and the reason in their annotations.
+# What users see of pods that wait in the queue: Events, and the reason in their annotations.
 
 
 AT_ONCE: Final = 8
@@ -194,7 +194,7 @@ AT_ONCE: Final = 8
 IN_A_SECOND: Final = 32
 NUMBERS_IN_A_SECOND: Final = 4
 """Reasons that are rewritten in a second, and those of which only numbers changed: after a change of policy or use all
-pods in line may have another one, and each is a write that every watch of pods sees."""
+queued pods may have another one, and each is a write that every watch of pods sees."""
 
 REPORT_SECONDS: Final = 1.0
 """A pod that starts sooner, such as the member of a gang that gets complete, gets no Event and no other reason."""
@@ -203,7 +203,7 @@ CAUSE_SECONDS: Final = 5.0
 """Least time between two reasons of a pod: the cause may change with every pod that starts, and each is a write."""
 
 NUMBERS_SECONDS: Final = 60.0
-"""The same where only numbers changed, which they may do for all pods in line with each pod that starts or ends."""
+"""The same where only numbers changed, which they may do for all queued pods with each pod that starts or ends."""
 
 _EARLIER_SECONDS: Final = 60
 """A pod that waited so long when this replica began to lead has its Event already."""
@@ -244,7 +244,7 @@ class WaitingReasons:
         self._began = int(self._context.connection.unix_time())
 
     def report(self, changed: Iterable[Uid]) -> None:
-        """Write an Event for each pod that has come into the line, and waits."""
+        """Write an Event for each pod that has come into the queue, and waits."""
         now = asyncio.get_running_loop().time()
         for uid in changed:
             waiting = self._world.waiting.get(uid)
@@ -322,7 +322,7 @@ def _kind(reason: Reason | None) -> object:
     return None if reason is None else (reason.code, reason.statement.kind)
 
 
-# A task of the leader: publishes how long the last pods of each team and size waited in line.
+# A task of the leader: publishes how long the last pods of each team and size waited in the queue.
 
 
 PUBLISH_SECONDS: Final = 60.0

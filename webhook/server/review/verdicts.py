@@ -87,7 +87,7 @@ class MemoryLedger:
         return judged.decision
 
     def enter_line(self, waiting: WaitingPod) -> None:
-        """Keep a pod in line until its deletion is reviewed: no leader releases it."""
+        """Keep a queued pod until its deletion is reviewed: no leader releases it."""
         self.world.set_waiting(waiting)
 
     def release(self, review: Review) -> None:

@@ -36,7 +36,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     `state` says what it does, where and since when, and `kind` is that as a word of `PodState`; `since` is in seconds
     of Unix time, 0 for not known. `waiting` is its row in line, `eviction` says which eviction is announced. `nodes`
     are the first of those that have room, `idle` says that it does not use its GPUs, "" if it does. The outcome of a
-    pod in line is that it waits; of any other it is the one if it were created now.
+    queued pod is that it waits; of any other it is the one if it were created now.
     """
 
     state: str
@@ -60,7 +60,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_queued(self) -> bool:
-        """Whether it waits in line."""
+        """Whether it waits in the queue."""
         return self.kind == "queued"
 
 

@@ -217,7 +217,7 @@ class ViewPages:
         return self._html("code.html", request, viewer, status, name=name, found=found)
 
     async def _in_line(self, namespace: str, name: str, viewer: Viewer) -> WaitingReport | None:
-        """Return the row in line of a pod whose explanation has none: the place that who sees it may know."""
+        """Return the row in the queue of a pod whose explanation has none: the place that who sees it may know."""
         try:
             rows = self._readable(viewer).line(await self._line.line()).rows
         except SnapshotError:

@@ -147,7 +147,7 @@ def _row(row: QueueRow) -> LineRow:
 # The one filter between the shared state and an answer: what one viewer may read, as the API server would show it.
 #
 # A viewer who may list all pods and nodes reads the state itself. Any other viewer reads
-# - of the pods, their decisions and their places in line: those of the namespaces in which they may list pods;
+# - of the pods, their decisions and their places in the queue: those of the namespaces in which they may list pods;
 # - of nodes: what `gpu_map.seen_by` leaves;
 # - of Events: those of namespaces in which they may list Events, too;
 # - of teams: the sums of their own, which every refusal names, and no holder that they do not see.
@@ -174,7 +174,7 @@ _OF_ALL: Final = frozenset({"PersistentVolume", "TeamLedger"})
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """The pods in line that a viewer may see: how many there are, and those that are shown, those of a gang together.
+    """The queued pods that a viewer may see: how many there are, and those that are shown, those of a gang together.
 
     `teams` are the teams of all of them.
     """
@@ -243,7 +243,7 @@ class Readable:
         return [name for name in named if name in own]
 
     def line(self, line: Line, *, team: str = "", user: str = "") -> WaitingRows:
-        """Return the pods in line: of one team, and of users with a part of a name.
+        """Return the queued pods: of one team, and of users with a part of a name.
 
         What a pod waits for follows from all nodes and pods. Where not all may be read, it is what Fairgate wrote on
         the pod, with its place in its team.

@@ -221,7 +221,7 @@ def own_teams(world: World, viewer: Viewer) -> set[TeamName]:
 
 
 def line_text(row: TeamRow) -> str:
-    """Return the pods in line of a team, and what they ask for; those that are charged already apart."""
+    """Return the queued pods of a team, and what they ask for; those that are charged already apart."""
     queued, starting = row.queued, row.starting
     parts = [f"{queued.pods} ({plural_gpus(queued.gpus)})"] if queued.pods else []
     return ", ".join([*parts, *([f"{starting.pods} charged"] if starting.pods else [])]) or "0"

@@ -315,7 +315,7 @@ class _TaskMaker:
             yield Task(name, pod._replace(name=name), team, created, row.seconds, user=user, priority=row.priority)
 
     def _gang(self, row: Row, namespace: Namespace) -> Gang | None:
-        """Return the gang of a row's pods; what starts together waits in line until all of it has come."""
+        """Return the gang of a row's pods; what starts together waits in the queue until all of it has come."""
         if not row.gang and row.pods == 1:
             return None
         name = row.gang or row.name
