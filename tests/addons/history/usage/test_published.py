@@ -49,7 +49,16 @@ def test_the_last_week_of_the_own_team_needs_no_right_but_that_to_read_reports(a
     assert (found["total"]["preemptible"], found["hours"], found["observedHours"]) == (3.0, 168.0, 160.5)
     assert [found["total"][key] for key in ("lost", "moved", "saved")] == [1.5, 0.5, 2.0]
     assert done.stderr.count("\n") == 1
-    assert "the sums that the leader published" in done.stderr
+    assert "the sums that the leader published; the history itself cannot be read: " in done.stderr
+    assert "403" in done.stderr
+
+
+def test_an_admin_without_an_account_for_readers_learns_that_and_not_that_a_right_is_missing(api, usage):
+    api.faults[f"post {TOKEN}"].clear()
+    api.faults[f"post {TOKEN}"].append(Answer(404))
+    api.put(reports.PATH, reports.USAGE, usage={"at": "2026-11-26T10:00:00Z", "days": {"7": WEEK}})
+    done = usage()
+    assert "cannot create serviceaccounts/token: 404" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--since", "2d"), ("--by", "user"), ("--until", "1h")])

@@ -26,10 +26,10 @@ def policy_of(text=sample_world.POLICY):
     return parse({"policy.yaml": text.encode()}, origin="policy.yaml")
 
 
-def decided(pod, *, gpus="4", node="gpu-1", at="2026-11-22T10:00:00Z", code="Admitted"):
+def decided(pod, *, gpus="4", node="gpu-1", at="2026-11-22T10:00:00Z", code="Admitted", demand=None):
     """The pod with a decision of Fairgate."""
     decision = {
-        "demand": {b.GPU: int(gpus)},
+        "demand": demand or {b.GPU: int(gpus)},
         "gpus": gpus,
         "mode": "auto",
         "nodes": [node],

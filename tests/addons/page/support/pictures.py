@@ -79,11 +79,10 @@ def _pods(node, number, rolls, *, most):
 def _shared(rolls):
     yield b.node("t4-0", gpus=16, resource=SHARED, model="Tesla-T4", labels={"topology.kubernetes.io/zone": "zone-a"})
     for number in range(9):
-        labels = {"fairgate.dev/team": "serving", "fairgate.dev/tier": rolls.choice(("guaranteed", "preemptible"))}
-        pod = b.pod(
-            f"api-{number}", namespace="serving", gpus=rolls.choice((1, 2)), resource=SHARED, node="t4-0", labels=labels
-        )
-        yield _running(pod)
+        tier, pieces = rolls.choice(("guaranteed", "preemptible")), rolls.choice((1, 2))
+        labels = {"fairgate.dev/team": "serving", "fairgate.dev/tier": tier}
+        pod = b.pod(f"api-{number}", namespace="serving", gpus=pieces, resource=SHARED, node="t4-0", labels=labels)
+        yield _running(decided(pod, gpus=str(pieces / 4), node="t4-0", code="WithinShare", demand={SHARED: pieces}))
 
 
 def _running(pod):

@@ -125,12 +125,12 @@ def _of_cluster(options: Options, start: int, end: int) -> UsageReport:
 
     by, now = By(options.by), time.time()
     try:
-        return build(read_live(options.kubeconfig, start, end), by, since=start, until=min(end, now))
+        report = build(read_live(options.kubeconfig, start, end), by, since=start, until=min(end, now))
     except NotAllowedError as error:
         seconds = now - parse_time(options.since, now=now) if options.until == "now" else 0.0
         try:
             report = read_published(options.kubeconfig, by=by, seconds=seconds)
         except HistoryError as why:
             raise HistoryError(f"{error}; {why}") from error
-    print_error("you may not read the history itself: these are the sums that the leader published")
+        print_error(f"these are the sums that the leader published; the history itself cannot be read: {error}")
     return report
