@@ -1,9 +1,9 @@
 """Takes Fairgate out of a cluster, step by step; what is gone already is no error, so each step may be repeated.
 
-At every moment GPU pods can be created, and pods in line are served by a leader or can be let go. The webhooks are
+At every moment GPU pods can be created, and queued pods are served by a leader or can be let go. The webhooks are
 deleted first, while their servers still answer. Then no process leads for as long as the uninstallation runs: it holds
-their Leases, which leaders notice within two seconds. If it is killed, the Leases expire and the processes go on. Pods
-in line are let go before the processes stop, and once more after that: a request may have been on its way. Reports,
+their Leases, which leaders notice within two seconds. If it is killed, the Leases expire and the processes go on.
+Queued pods are let go before the processes stop, and once more after that: a request may have been on its way. Reports,
 which say what runs, and Leases are deleted last. A step that fails in part is the last one: no process stops while a
 pod needs it.
 """

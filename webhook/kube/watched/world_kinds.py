@@ -400,7 +400,7 @@ def note_outcome(world: World, pod: objects.Pod) -> None:
 
 
 class _Pods:
-    """Stores pods that use GPUs or a node in a sink, and those that wait in line in the world."""
+    """Stores pods that use GPUs or a node in a sink, and those that are queued in the world."""
 
     def __init__(self, world: World, sink: PodStore[Resident]) -> None:
         self._world = world
@@ -428,10 +428,10 @@ def reclaim_kinds(
     device: Changed,
     other: Changed,
 ) -> tuple[WatchedKind[Any], ...]:
-    """Return what the evictor watches to keep a world in which held nodes are open, an index of its pods, and the line.
+    """Return what the evictor watches to keep a world in which held nodes are open, an index of its pods, and the queue.
 
     Each change calls `node`, `device` or `other` afterwards, by its kind; `pods` notes changes of pods itself, and
-    `ledger` receives the charges of pods in line whose room reclaim makes, by the UID of their ledger.
+    `ledger` receives the charges of queued pods whose room reclaim makes, by the UID of their ledger.
     """
     bounds = (
         *failure_kinds(reclaim_index.set_failure_budget),

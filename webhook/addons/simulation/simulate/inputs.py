@@ -182,7 +182,7 @@ class Worlds:
         add_objects(world, listed, name=self._name)
 
     def _fill(self, world: World) -> None:
-        # no one starts what is charged: such pods wait in the queue, and no one gives up later what is kept for a moment
+        # no one starts what is charged: such pods are queued, and no one gives up later what is kept for a moment
         add_objects(world, self._objects, name=self._name, has_charges=False, is_live=self._is_live)
         for node in [node for node in world.fleet.nodes() if node.unheld is not node]:
             world.set_node(node.unheld)
