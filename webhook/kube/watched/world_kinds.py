@@ -428,7 +428,7 @@ def reclaim_kinds(
     device: Changed,
     other: Changed,
 ) -> tuple[WatchedKind[Any], ...]:
-    """Return what the evictor watches to keep a world in which held nodes are open, an index of its pods, and the queue.
+    """Return what the evictor watches to keep a world in which held nodes are open, an index of pods, and the queue.
 
     Each change calls `node`, `device` or `other` afterwards, by its kind; `pods` notes changes of pods itself, and
     `ledger` receives the charges of queued pods whose room reclaim makes, by the UID of their ledger.
