@@ -100,7 +100,7 @@ format: setup ## rewrite the code in house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## the performance claims of docs/reference/benchmarks.md, on this machine
+bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/serve.py

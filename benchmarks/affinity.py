@@ -8,7 +8,7 @@ described in clusters/affinity.py. `--works`:
            at random; every first choice; a row of sixteen neighbors), then it continues: which pods wait.
 Run it from the repository's root: `python benchmarks/affinity.py --nodes 100 500 2000`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/affinity.py --works modes --nodes 100 500 2000 --pods 400 --shapes Job Deployment bare StatefulSet
 """
 

@@ -6,7 +6,7 @@ webhook, with one ResourceQuota per namespace, and with Fairgate in one and in s
 many; it prints the times seen by clients and the API server's time for admission. Run it from the repository's root:
 `python benchmarks/commit.py --pods 1000 --per-second 200`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/commit.py --nodes 100 --pods 400 --running 100 4000 --per-second 200 --teams 1
 """
 

@@ -5,7 +5,7 @@ It is compared with `json.loads` of the same 9.5 KB body, alternating in the sam
 drift. Ten pods run on each node; before each decision one pod ends and another is created, so that no cached answer
 applies.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/decide.py --calls 3000
 """
 

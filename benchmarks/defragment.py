@@ -10,7 +10,7 @@ done again. With `--ahead` they are also made while no task waits, as in a windo
 `packed` is the bound that moves could reach: which share of the largest tasks would find a node if all tasks that run
 were placed again from empty, the largest first.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/defragment.py --nodes NODES.csv --pods PODS.csv --scattered P
     python benchmarks/defragment.py --nodes NODES.csv --pods PODS.csv --scattered P --lifetimes 1 --bounded --ahead
 """

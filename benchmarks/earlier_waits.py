@@ -4,7 +4,7 @@ Run it from the repository's root: `python benchmarks/earlier_waits.py --trace T
 The trace is simulated on each Nth node, so that pods wait. Of each chosen pod that waited, `fairgate queue` would show,
 when it came, how long the last ones waited that had started until then; a wait below a minute is shown as "<1m".
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/earlier_waits.py --trace FILE --nodes FILE --every 120 --seed 0
 """
 

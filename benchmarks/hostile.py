@@ -9,7 +9,7 @@ the evictor and the page (`hostile_connections.py`).
 
     python -m benchmarks.hostile --nodes 1000
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python -m benchmarks.hostile --nodes N
 """
 

@@ -6,7 +6,7 @@ hardly lengthens: in this process, the least of three, at the speed of an idle m
 
     python -m benchmarks.hostile_workloads --nodes 1000
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python -m benchmarks.hostile_workloads --nodes 1000
 """
 

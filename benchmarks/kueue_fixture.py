@@ -14,7 +14,7 @@ Prints a Markdown table: pods per second from the first creation until the last 
 until a pod is bound by class, and turns of the server's event loop over 50 ms by what ran.
 Run it from the repository's root: `python benchmarks/kueue_fixture.py --config baseline`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/kueue_fixture.py --config baseline
     python benchmarks/kueue_fixture.py --config large-scale
 """

@@ -6,7 +6,7 @@ present pods and what it caches is there after a minute; memory that grows from 
 
     python -m benchmarks.memory --seconds 300
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python -m benchmarks.memory --seconds 200
 """
 

@@ -12,7 +12,7 @@ round by round; and the processor time of the page and its viewers. On a machine
 with the servers; `--pin` gives these and the client a core of their own, as if on another node: what is left is what a
 server does more. Run it from the repository's root: `python benchmarks/observed.py --nodes 200 --rounds 12`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/observed.py --nodes 200 --rounds 8 --seconds 3 --pin
 """
 

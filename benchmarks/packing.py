@@ -8,7 +8,7 @@ every node have no whole node left for the second.
 The order of nodes is random for each seed, the same for all placers. Fairgate knows nothing of future tasks; `fgd`
 knows the whole list, as published.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/packing.py --nodes NODES.csv --pods PODS.csv
     python benchmarks/packing.py --nodes NODES.csv --pods PODS.csv --churn 0.9
 """

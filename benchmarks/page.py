@@ -4,7 +4,7 @@ The first picture of the map, also over 10 Mbit/s; the paint of one changed node
 picture; a line of waiting pods until its table is there. Goals: a first picture within
 2 s, a paint within 100 ms. Run it from the repository's root: `python benchmarks/page.py`; $CHROMIUM names the browser.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/page.py
 """
 

@@ -4,7 +4,7 @@ Two fleets: nodes of one kind with whole GPUs, ten pods on each; and nodes of se
 parts of GPUs, filled to seventy percent, from the files of a trace or, without them, from a mix like that of openb.
 Before each placement a pod ends, and the arrival is counted in the demand mix, as in the webhook.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/placement.py
 """
 

@@ -5,7 +5,7 @@ of ten users a team, and measures the processor time of one change: a pod is add
 the next one does not; a pod ended, and nothing may start because of room, or because of the limits of all teams. `odd
 sizes`: no room, and no two pods are alike. `judged` is how many entries the caller was asked about.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/queue_order.py --changes 20
 """
 

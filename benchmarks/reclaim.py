@@ -15,12 +15,12 @@ Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GP
           Jobs of one such pod come as it can lose, as in KAI-Scheduler's test of a trimmed elastic gang;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
-`python benchmarks/reclaim.py`; docs/reference/benchmarks.md used `--nodes 50 --pods 200`, and
+`python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
 `--works one gang jobs --nodes 500 --pods 4000 --gang 512`, `--works whole --nodes 128`,
 `--works bare hero --nodes 512`, `--works trim --nodes 500` and
 `--works floor jobs free --nodes 500 --pods 4000 --queue`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/reclaim.py --nodes 50 --pods 200
     python benchmarks/reclaim.py --works one gang jobs free --nodes 500 --pods 4000 --gang 512
     python benchmarks/reclaim.py --works whole --nodes 128

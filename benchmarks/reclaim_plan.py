@@ -10,7 +10,7 @@ Run it from the repository's root: `python benchmarks/reclaim_plan.py`. `--works
          `--gangs` of the borrowers are in gangs. What they get if they are planned for together, and one after the
          other: pods served, victims, gangs of others that are broken.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/reclaim_plan.py --works sizes --nodes 5000
     python benchmarks/reclaim_plan.py --works exact
     python benchmarks/reclaim_plan.py --works joint --gangs 0.3

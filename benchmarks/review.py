@@ -3,7 +3,7 @@
 Manifests are drawn from a few kinds with one to sixteen pods of one to eight GPUs each; the world has nodes of eight
 GPUs. The command runs in a separate process, start and imports included.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/review.py
 """
 

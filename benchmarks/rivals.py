@@ -10,7 +10,7 @@ says so. Prints a Markdown table; medians over the rounds, with the range. Kueue
 modules the first time that they are named, which takes some 12 minutes on two cores. Run it from the repository's
 root: `python benchmarks/rivals.py --work jobs --systems stock,fairgate,kueue,volcano`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/rivals.py --work jobs --jobs 4000 --nodes 500 --seconds 30
     python benchmarks/rivals.py --work gangs --jobs 1000 --gangs 50 --nodes 100 --seconds 30
     python benchmarks/rivals.py --work departments --nodes 125 --timeout 240

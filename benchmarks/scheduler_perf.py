@@ -14,7 +14,7 @@ first time: about 10 minutes on two cores. Take more nodes than pods: stock spre
 then find no free node. Run it from the repository's root:
 `python -m benchmarks.scheduler_perf --nodes 5000 --pods 2000`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python -m benchmarks.scheduler_perf --cases CASE --nodes 5000 --pods N
 """
 

@@ -7,7 +7,7 @@ Three servers are up at once on one core, the client on another; rounds are inte
 `history`  the same with `--history`, if --with-history is given.
 Prints a Markdown table. Run it from the repository's root: `python benchmarks/serve.py`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/serve.py --rounds 4 --seconds 3 --nodes 5000
 """
 

@@ -3,7 +3,7 @@
 Run it from the repository's root: `python benchmarks/simulate.py --trace TASKS.csv --nodes NODES.csv`. With --every N
 only each Nth node is used, so that pods wait, and the queue and reclaim are measured too.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/simulate.py --trace FILE --nodes FILE
 """
 

@@ -7,7 +7,7 @@ and the last binding, the rate to stock's of the same round, and per pod the CPU
 first create until all pods run, and the bytes of a running pod. Medians, with the range. Run it from the repository's
 root: `python benchmarks/throughput.py --nodes 500 --pods 4000 --rounds 3`.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/throughput.py --nodes 500 --pods 4000 --rounds 3 --teams 5
     python benchmarks/throughput.py --nodes 500 --pods 4000 --rounds 3 --jobs
 """

@@ -7,7 +7,7 @@ score, `mixed` by the same score without the tiers.
 Without files: nodes of 8 GPUs, pods of 1, 2, 4 and a few of 8. An evicted pod is created again at once, for its
 remaining time.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/tiers.py --seeds 10
 """
 

@@ -9,7 +9,7 @@ then `fairgate serve` decides over TLS at a fixed rate: while nothing changes, a
 endless relists. Run it from the repository's root: `python benchmarks/watch.py`; the size of the goals is
 `--nodes 5000 --pods 50000`, and takes some minutes.
 
-The figures of docs/reference/benchmarks.md are those of
+The figures of docs/benchmarks.md are those of
     python benchmarks/watch.py --rounds 1 --nodes 1000 --pods 5000
 """
 

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 FIELDS: Final = pages.ROOT / "policies" / "README.md"
 KINDS: Final = pages.ROOT / "docs" / "reference" / "kinds.md"
-PACKAGES: Final = pages.ROOT / "docs" / "development" / "architecture.md"
+PACKAGES: Final = pages.ROOT / "docs" / "architecture.md"
 _SCHEMA: Final[Json] = json_schema()
 _TABLE: Final = re.compile(r"(^#{2,3} `(\w+)`[^\n]*\n(?:(?!\||#).*\n)*)((?:\|.*\n)+)", re.MULTILINE)
 _HEAD: Final = "| field | type, default | meaning |\n|---|---|---|\n"

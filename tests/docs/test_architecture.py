@@ -6,7 +6,7 @@ from functools import cache
 
 from tests.docs import pages
 
-PAGE = pages.ROOT / "docs" / "development" / "architecture.md"
+PAGE = pages.ROOT / "docs" / "architecture.md"
 NAMED = sorted(set(re.findall(r"`([a-z]\w*)\.([A-Za-z]\w*)(?:\.(\w+))?`", pages.prose(PAGE))))
 
 

@@ -16,7 +16,7 @@ from tests.docs.stages import STAGES
 from tests.docs.test_words import GENERATED, unwanted
 
 LIMITS = {
-    "CHANGELOG.md": 300,
+    "CHANGELOG.md": 320,
     "CONTRIBUTING.md": 1050,
     "README.md": 800,
     "SECURITY.md": 250,
@@ -24,16 +24,16 @@ LIMITS = {
     "docs/README.md": 250,
     "docs/adr/README.md": 350,
     "docs/concepts/README.md": 1700,
-    "docs/concepts/comparison.md": 1800,
+    "docs/comparison.md": 1800,
     "docs/concepts/gangs.md": 850,
     "docs/concepts/placement.md": 1050,
     "docs/concepts/queue.md": 650,
     "docs/concepts/reclaim.md": 2600,
     "docs/concepts/security.md": 1300,
-    "docs/development/architecture.md": 1900,
+    "docs/architecture.md": 1900,
     "docs/development/releasing.md": 500,
     "docs/reference/attempts.md": 2450,
-    "docs/reference/benchmarks.md": 1900,
+    "docs/benchmarks.md": 1900,
     "docs/reference/cli.md": 4250,
     "docs/reference/codes.md": 2450,
     "docs/reference/guards.md": 1350,
@@ -53,7 +53,7 @@ LIMITS = {
     "docs/tasks/looking.md": 1500,
     "docs/tasks/migration.md": 850,
     "docs/tasks/moves.md": 650,
-    "docs/tasks/notify.md": 850,
+    "docs/tasks/notify.md": 950,
     "docs/tasks/operate.md": 1200,
     "docs/tasks/page.md": 950,
     "docs/tasks/quickstart.md": 950,
@@ -71,7 +71,7 @@ LIMITS = {
 """The words that a page may have: about what it has. A decision has a page, `A_DECISION`."""
 
 A_DECISION = 800
-ALL = 70_000
+ALL = 70_200
 ADMIN, DATA_SCIENTIST = 3000, 900
 FIRST_POLICY = (
     ("README.md", ""),

@@ -1,4 +1,4 @@
-"""What docs/concepts/comparison.md says that Fairgate does is shown by a test each."""
+"""What docs/comparison.md says that Fairgate does is shown by a test each."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs import pages
 
-PAGE = pages.ROOT / "docs" / "concepts" / "comparison.md"
+PAGE = pages.ROOT / "docs" / "comparison.md"
 CLAIM = re.compile(r"yes\b|part\b|\[")
 """How a cell begins that says more than "no", a number, or how something is done."""
 

@@ -48,7 +48,7 @@ def test_a_shell_completes_commands_options_and_formats():
 
 
 def test_examples_of_ci_name_no_made_up_address():
-    text = (pages.ROOT / "docs" / "ci.md").read_text()
+    text = (pages.ROOT / "docs" / "tasks" / "ci.md").read_text()
     assert "example.org" not in text
     for word in ("REPOSITORY", "OWNER", "REF"):
         assert text.index(f"`{word}`") < min(text.index("## GitHub"), text.index("## GitLab"))
