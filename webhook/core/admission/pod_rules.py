@@ -27,8 +27,6 @@ from webhook.core.world.pod_index import holder_of
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
-_MANAGED = Handling.MANAGED  # access to an enum member costs 0.1 us
-
 
 def starts_whole(gang: Gang, team: Team, policy: Policy) -> bool:
     """Whether a gang is queued until it can start whole: by its annotation, or since its team's pods may wait."""
@@ -38,7 +36,7 @@ def starts_whole(gang: Gang, team: Team, policy: Policy) -> bool:
 def queue_for_gang(assessed: Assessment, world: World) -> Queue | Deny | None:
     """Return whether a pod is queued for the rest of its gang; None for others, and where the gang has started."""
     pod, gang = assessed.pod, assessed.pod.gang
-    if gang is None or assessed.early_decision is not None or pod.handling is not _MANAGED:
+    if gang is None or assessed.early_decision is not None or pod.handling is not Handling.MANAGED:
         return None
     if not starts_whole(gang, assessed.account.team, world.policy):
         return None

@@ -112,7 +112,6 @@ def _has_room_soon(pod: Pod, pools: tuple[Pool, ...], world: World) -> bool:
 QUEUE_MODE: Final = "queue"
 """The mode in the decision annotation of a pod that waits in the queue."""
 
-_MANAGED: Final = Handling.MANAGED
 _FORGED_GATE: Final = (
     "scheduling gate fairgate.dev/queue does not belong to the pod's decision: something changed the pod after "
     "Fairgate's mutating webhook"
@@ -218,7 +217,7 @@ def queue_for_gate(assessed: Assessment, world: World) -> Queue | Deny | None:
     Its owner may still narrow its nodes, and until then it can use nothing, so it is charged and bound to nodes later.
     Where policy lets no pod of its team wait, a full line is no reason to refuse it: it is decided on at once.
     """
-    is_decided = assessed.early_decision is not None or assessed.pod.handling is not _MANAGED
+    is_decided = assessed.early_decision is not None or assessed.pod.handling is not Handling.MANAGED
     if is_decided or not assessed.pod.foreign_gates:
         return None
     if never := reasons_never_to_start(assessed, world):

@@ -23,7 +23,6 @@ from webhook.core.world.world import World
 
 _MODES = frozenset(mode.value for mode in Mode)
 _REQUIRED_MODES = frozenset((Mode.AUTO.value, Mode.REQUIRE.value))
-_PREFER, _IN = Mode.PREFER, Operator.IN  # access to an enum member costs 0.1 us
 _CODES = frozenset(code.value for code in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE))
 
 _NOT_OURS = Statement("annotation fairgate.dev/decision is not what Fairgate wrote")
@@ -68,7 +67,7 @@ def _changed_meanwhile(pod: Pod, annotation: DecisionAnnotation, world: World) -
     if (
         world.is_live
         and not world.autoscalers
-        and annotation.mode == _PREFER != world.policy.placement.mode
+        and annotation.mode == Mode.PREFER != world.policy.placement.mode
         and not _may_be_preferred(pod, annotation, world)
         and any(pool.is_autoscaled is None for pool in _named(annotation, world))
     ):
@@ -157,7 +156,7 @@ def _alterations(assessed: Assessment, annotation: DecisionAnnotation, world: Wo
     rules = world.policy.placement
     # a server of an older version, beside this one during an upgrade, decides on pods of PodGroups as on others
     is_usual = annotation.mode in (rules.mode_of(pod.gang), rules.mode)
-    if not is_usual and not (annotation.mode == _PREFER and _may_be_preferred(pod, annotation, world)):
+    if not is_usual and not (annotation.mode == Mode.PREFER and _may_be_preferred(pod, annotation, world)):
         facts = {"mode": annotation.mode, "policy": str(rules.mode_of(pod.gang))}
         yield _altered(Statement("its decision names mode {mode}, policy says {policy}", facts))
     yield from _pool_alterations(assessed, annotation)
@@ -251,7 +250,7 @@ def _is_bound_to(pod: Pod, annotation: DecisionAnnotation) -> bool:
     nodes = frozenset(annotation.nodes)
     for term in pod.constraints.terms or ():
         for key, operator, values in term.fields:
-            if key == NODE_NAME_FIELD and operator is _IN and values and nodes.issuperset(values):
+            if key == NODE_NAME_FIELD and operator is Operator.IN and values and nodes.issuperset(values):
                 break
         else:
             return False

@@ -66,9 +66,6 @@ class Operator(StrEnum):
     LT = "Lt"
 
 
-_IN: Final = Operator.IN  # access to an enum member costs 0.1 us
-
-
 class Effect(StrEnum):
     """The effect of a taint on pods that do not tolerate it."""
 
@@ -138,10 +135,8 @@ class NodeTerm(NamedTuple):
     @property
     def named_node(self) -> str | None:
         """Return the only node that the fields name."""
-        for each in self.fields:  # one, mostly: a loop costs a third of `next`
-            if each.operator is _IN and len(each.values) == 1:
-                return each.values[0]
-        return None
+        wanted = (each.values for each in self.fields if each.operator is Operator.IN)
+        return next((values[0] for values in wanted if len(values) == 1), None)
 
     def demanded(self, label: str) -> str | None:
         """Return the only value that this term requires of a label."""

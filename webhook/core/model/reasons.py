@@ -40,8 +40,6 @@ MAX_DEPTH: Final = 6
 MAX_FACTS: Final = 64
 """Statements within statements, and facts in all, of what is read back: anyone may write it on their pods."""
 
-_UNLIMITED: Final = Unlimited.UNLIMITED
-
 
 class Resource(NamedTuple):
     """An amount of a resource: written `nvidia.com/gpu 8`, or `memory 64Gi`.
@@ -93,9 +91,6 @@ class Statement(NamedTuple):
 def render(words: str, facts: Facts) -> str:
     """Return the text of a statement. Raises KeyError where a fact is missing."""
     template, places = _PARSED.get(words) or _parse(words)
-    if len(places) == 1:  # calls are what a message costs
-        name, _, write = places[0]
-        return template % write(facts[name])
     return template % tuple([write(facts[name]) for name, _, write in places]) if places else template
 
 
@@ -281,7 +276,7 @@ class _Reader:
 
 
 def _limit(text: str) -> Units | Unlimited:
-    return _UNLIMITED if text == _UNLIMITED.value else parse_amount(text)
+    return Unlimited.UNLIMITED if text == Unlimited.UNLIMITED.value else parse_amount(text)
 
 
 # Reasons: stable codes with numbers and advice. cli/codes.json has cause and remedy of each.

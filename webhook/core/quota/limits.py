@@ -185,8 +185,6 @@ MOST_LINGERING: Final = 100
 many, the team gets no other pod. So what a ledger does not list lets no team exceed its limit."""
 
 _WAIT_FOR_TEAMS: Final = Statement("wait until a pod of one of these teams ends")
-_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
-_NODE_NAME: Final = Handling.NODE_NAME
 
 
 class Account(NamedTuple):
@@ -298,7 +296,7 @@ def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
     """Return the limits per pod, of the team, of the departments above it, and per user if the user is known."""
     team, usage, user, pod, _ = account
     leaves_kept, apart = must_leave_kept_room(pod.demand.gpus, account), None
-    if leaves_kept and pod.handling is not _NODE_NAME and _is_inside_share(pod.demand.gpus, account):
+    if leaves_kept and pod.handling is not Handling.NODE_NAME and _is_inside_share(pod.demand.gpus, account):
         apart = team.name
     held = (
         AppliedLimit(
@@ -336,20 +334,17 @@ def must_leave_kept_room(gpus: Units, account: Account) -> bool:
     that, too: it leaves what is kept for other teams. One that names its node, which passes the queue, leaves all then.
     """
     _, usage, _, pod, is_in_line = account
-    if not (usage.kept.teams or (usage.lingered and usage.kept.lines)):
-        for level in usage.levels:  # one or two, mostly: a loop costs a third of `any`
-            if level.kept.teams or (level.lingered and level.kept.lines):
-                break
-        else:
-            return False
+    is_kept = usage.kept.teams or (usage.lingered and usage.kept.lines)
+    if not (is_kept or any(each.kept.teams or (each.lingered and each.kept.lines) for each in usage.levels)):
+        return False
     lingered = 0 if is_in_line else usage.lingered
-    is_ahead = bool(lingered) and pod.handling is _NODE_NAME
+    is_ahead = bool(lingered) and pod.handling is Handling.NODE_NAME
     return is_ahead or not _is_inside_share(gpus + lingered, account)
 
 
 def _is_inside_share(gpus: Units, account: Account) -> bool:
     """Whether a pod does not borrow: it does not ask to, and its team's share has room."""
-    is_by_choice = account.pod.requested_tier is _PREEMPTIBLE
+    is_by_choice = account.pod.requested_tier is Tier.PREEMPTIBLE
     return not is_by_choice and has_guaranteed_room(gpus, account.team, account.usage, None)
 
 
@@ -388,9 +383,9 @@ def has_guaranteed_room(gpus: Units, team: Team, usage: TeamUsage, model: GpuMod
 
 def tier_for(gpus: Units, team: Team, usage: TeamUsage, model: GpuModel | None, *, requested: Tier | None) -> Tier:
     """Return the tier of a pod: guaranteed while the share has room, unless it requests preemptible."""
-    if requested is _PREEMPTIBLE or not has_guaranteed_room(gpus, team, usage, model):
-        return _PREEMPTIBLE
-    return _GUARANTEED
+    if requested is Tier.PREEMPTIBLE or not has_guaranteed_room(gpus, team, usage, model):
+        return Tier.PREEMPTIBLE
+    return Tier.GUARANTEED
 
 
 def limits_on_model(team: Team, usage: TeamUsage, model: GpuModel) -> Iterator[AppliedLimit]:

@@ -91,9 +91,6 @@ def is_any_waiting(world: World) -> bool:
 # workloads without a minimum neither give way nor displace any: a minimum costs others nothing.
 
 
-_GUARANTEED: Final = Tier.GUARANTEED
-
-
 class Rank(IntEnum):
     """Where a pod stands in its team: part of its workload's minimum, of none, or beyond it."""
 
@@ -136,12 +133,12 @@ def ranks_within(
 def rank_of(pod: Resident, ranks: Ranks) -> tuple[bool, int, int, str, str, str]:
     """Return where a pod stands: those that requested never to borrow first, then by rank, then by age."""
     rank = ranks.get(pod.uid, Rank.OTHER) if ranks else Rank.OTHER
-    return (pod.requested_tier is not _GUARANTEED, rank, pod.created, pod.namespace, pod.name, pod.uid)
+    return (pod.requested_tier is not Tier.GUARANTEED, rank, pod.created, pod.namespace, pod.name, pod.uid)
 
 
 def gives_way(pod: Resident, ranks: Ranks) -> bool:
     """Whether a guaranteed pod gives way to a pod of a minimum: it did not request never to borrow."""
-    return ranks.get(pod.uid) is Rank.SURPLUS and pod.requested_tier is not _GUARANTEED and not pod.claims
+    return ranks.get(pod.uid) is Rank.SURPLUS and pod.requested_tier is not Tier.GUARANTEED and not pod.claims
 
 
 def _age(pod: Resident) -> tuple[bool, int, str, str]:
@@ -156,7 +153,6 @@ def _age(pod: Resident) -> tuple[bool, int, str, str]:
 # nothing to do.
 
 
-_PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 _NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is no longer to be promoted")), None)
 
 NOTICED_SECONDS: Final = 600
@@ -282,7 +278,7 @@ def all_tier_changes(world: World) -> Iterator[TierChange]:
     """Yield the changes that are due in a world, team by team, while the caller makes each of them."""
     for team in world.policy.teams:
         for change in tier_changes(team, world):
-            if change.charge.tier is not _GUARANTEED or promotion(change, world).flight is not None:
+            if change.charge.tier is not Tier.GUARANTEED or promotion(change, world).flight is not None:
                 yield change
 
 
@@ -304,7 +300,7 @@ def promotion(change: TierChange, world: World) -> LedgerDecision:
     team = world.policy.team(change.charge.team)
     if pod is None or charge is None or team is None or not _may_rise(pod, world):
         return _NO_LONGER
-    is_same = charge.tier is _PREEMPTIBLE and charge._replace(tier=_GUARANTEED) == change.charge
+    is_same = charge.tier is Tier.PREEMPTIBLE and charge._replace(tier=Tier.GUARANTEED) == change.charge
     if not is_same or not has_guaranteed_room(charge.gpus, team, world.usage(team.name), charge.model):
         return _NO_LONGER
     why = Reason(Code.WITHIN_SHARE, "promoted in team {team}", {"team": team.name})
@@ -316,7 +312,7 @@ def under_way(uid: Uid, world: World) -> TierChange | None:
     """Return a promotion that is charged already, such as an earlier leader left it; None where it is over."""
     pod, charge = world.pod(uid), world.charge_of(uid)
     team = None if charge is None else world.policy.team(charge.team)
-    if pod is None or charge is None or team is None or charge.tier is not _GUARANTEED:
+    if pod is None or charge is None or team is None or charge.tier is not Tier.GUARANTEED:
         return None
     book = world.usage(team.name)
     room = ShareTaken(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
@@ -340,9 +336,9 @@ def _demotions(team: Team, book: TeamUsage, world: World, ranks: Ranks, idle: Se
     stays, unused, beyond = list[Held](), list[Held](), list[Held]()
     for uid, entry in book.entries():
         pod = world.pod(uid)
-        if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
+        if entry.charge.tier is not Tier.GUARANTEED or entry.is_unlabeled:
             others += [entry.charge] if entry.is_unlabeled else []
-        elif entry.is_reserved or pod is None or pod.tier is not _GUARANTEED:
+        elif entry.is_reserved or pod is None or pod.tier is not Tier.GUARANTEED:
             kept.take(entry.charge)  # admitted or promoted, and not seen so yet
         elif pod.is_terminating:
             others.append(entry.charge)
@@ -371,7 +367,7 @@ def _is_kept(entry: UsageEntry, kept: ShareTaken) -> bool:
 
 
 def _demoted(pod: Resident, entry: UsageEntry, kept: ShareTaken) -> TierChange:
-    return TierChange(pod, entry.charge._replace(tier=_PREEMPTIBLE), kept.sums(entry.charge))
+    return TierChange(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge))
 
 
 def _rising(book: TeamUsage, world: World, ranks: Ranks) -> Iterator[Held]:
@@ -385,9 +381,9 @@ def _rising(book: TeamUsage, world: World, ranks: Ranks) -> Iterator[Held]:
 def _sharers(team: Team, book: TeamUsage, world: World, *, demoted: Collection[Uid]) -> list[TierChange]:
     found = []
     for pod, key in guaranteed_sharers(book, world, demoted=demoted):
-        charge = world.charge_of(pod.uid) or Charge(team.name, _GUARANTEED, 0, None, pod.user)
+        charge = world.charge_of(pod.uid) or Charge(team.name, Tier.GUARANTEED, 0, None, pod.user)
         sums = Sums(team.gpus.guaranteed, book.guaranteed)
-        found.append(TierChange(pod, charge._replace(tier=_PREEMPTIBLE), sums, key.name))
+        found.append(TierChange(pod, charge._replace(tier=Tier.PREEMPTIBLE), sums, key.name))
     return found
 
 
@@ -396,7 +392,7 @@ def _promotions(
 ) -> list[TierChange]:
     movable = []
     for uid, entry in book.entries():
-        if entry.charge.tier is not _PREEMPTIBLE or not room.fits(entry.charge):
+        if entry.charge.tier is not Tier.PREEMPTIBLE or not room.fits(entry.charge):
             continue
         pod = world.pod(uid)
         if pod is not None and _may_be_promoted(pod, entry, world, with_all=with_all):
@@ -411,13 +407,13 @@ def _promotions(
 
 def _may_be_promoted(pod: Resident, entry: UsageEntry, world: World, *, with_all: bool = False) -> bool:
     """Whether a pod borrows and may be promoted now; `with_all`: also one that started ahead of pods that wait."""
-    if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not _may_rise(pod, world):
+    if entry.charge.tier is not Tier.PREEMPTIBLE or entry.is_reserved or not _may_rise(pod, world):
         return False
     return with_all or not (pod.is_backfill and _is_in_the_way(pod, world))
 
 
 def _may_rise(pod: Resident, world: World) -> bool:
-    if pod.tier is not _PREEMPTIBLE or pod.requested_tier is _PREEMPTIBLE or pod.is_terminating:
+    if pod.tier is not Tier.PREEMPTIBLE or pod.requested_tier is Tier.PREEMPTIBLE or pod.is_terminating:
         return False
     if pod.idle_since and IdleAction.DEMOTE in world.policy.on_idle(pod.team_label):
         return False

@@ -352,10 +352,7 @@ def _write_tolerations(found: list[Operation], spec: objects.PodSpec, wanted: tu
         found.append(add("/spec/tolerations", [_toleration(toleration) for toleration in wanted]))
         return
     present = read_tolerations(raw)
-    for toleration in wanted:
-        key = toleration.key  # comparing whole dataclasses costs more than everything else here
-        if not any(other.key == key and other == toleration for other in present):
-            found.append(add("/spec/tolerations/-", _toleration(toleration)))
+    found += [add("/spec/tolerations/-", _toleration(each)) for each in wanted if each not in present]
 
 
 def _toleration(toleration: Toleration) -> dict[str, str]:

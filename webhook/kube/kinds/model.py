@@ -27,8 +27,6 @@ DEPTH: Final = 100
 """Levels of lists and mappings in an object that is read: its readers call themselves once or twice for each. Those of
 real objects have up to 30."""
 
-_NESTED: Final = (dict, list)  # a tuple is checked twice as fast as a union
-
 TOO_LARGE: Final = "too large to be judged as a whole: its pods are judged one by one"
 
 
@@ -73,7 +71,7 @@ class Budget:
                 self.steps_left -= len(items)
                 if self.steps_left < 0:
                     raise BudgetSpentError
-                below += [item for item in items if isinstance(item, _NESTED)]
+                below += [item for item in items if isinstance(item, dict | list)]
             level = below
 
 
@@ -158,9 +156,7 @@ class Unknown:
 
 def mapping(value: object) -> Json:
     """Return the value if it is a mapping, else an empty one."""
-    if isinstance(value, dict):  # the usual one, found faster
-        return value
-    return value if value is not None and isinstance(value, Mapping) else NOTHING
+    return value if isinstance(value, Mapping) else NOTHING
 
 
 def text(value: object) -> str:

@@ -341,11 +341,7 @@ def _host_ports(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
     Those on one address are the resource "", which no node counts. As in kube-scheduler, those of sidecars count, and
     those of other init containers do not.
     """
-    ports: list[objects.ContainerPort] = []
-    for container in spec.containers:
-        for each in container.ports or ():
-            if each.host_port:
-                ports.append(each)  # noqa: PERF401 - a comprehension costs more where there are none
+    ports = [each for container in spec.containers for each in container.ports or () if each.host_port]
     for container in spec.init_containers or ():
         if container.ports is not None and container.restart_policy == "Always":
             ports += container.ports
