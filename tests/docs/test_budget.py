@@ -16,7 +16,7 @@ from tests.docs.stages import STAGES
 from tests.docs.test_words import GENERATED, unwanted
 
 LIMITS = {
-    "CHANGELOG.md": 320,
+    "CHANGELOG.md": 350,
     "CONTRIBUTING.md": 1050,
     "README.md": 800,
     "SECURITY.md": 250,
@@ -71,7 +71,7 @@ LIMITS = {
 """The words that a page may have: about what it has. A decision has a page, `A_DECISION`."""
 
 A_DECISION = 800
-ALL = 70_200
+ALL = 70_000
 ADMIN, DATA_SCIENTIST = 3000, 900
 FIRST_POLICY = (
     ("README.md", ""),
