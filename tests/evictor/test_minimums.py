@@ -38,7 +38,7 @@ async def test_the_owner_reads_that_the_surplus_went_and_the_metric_counts_it(st
     stage.borrower("young", on="n0", created=NEW, status={"phase": "Running", "startTime": NEW})
     assert await left_of(stage, 1, "web", "young") == [2, 1]
     [text] = [event.message for event in stage.events if event.reason == "Reclaimed"]
-    assert text.endswith("; 3 pods of its workload are ready, its minimum is 1: 2 may be evicted before others")
+    assert text.endswith("; replicas ready: 3, minimum: 1; 2 may be evicted first")
     [sample] = [
         each
         for family in stage.metrics.registry.collect()

@@ -393,9 +393,7 @@ async def test_a_borrowing_replica_shows_how_many_of_its_workload_may_go(cluster
         target = {"kind": "Deployment", "name": "web"}
         cluster.api.put(SCALERS, "web", namespace="vision", spec={"scaleTargetRef": target, "minReplicas": 1})
     shown = await cluster.explain("pod/w0", "-n", "vision")
-    assert "3 pods of its workload are ready, its minimum is 1: 2 may be evicted before others" in " ".join(
-        shown.stdout.split()
-    )
+    assert "Replicas ready: 3, minimum: 1; 2 may be evicted first" in " ".join(shown.stdout.split())
     [explained] = await cluster.explained("pod/w0", "-n", "vision")
     assert explained["replicas"] == {"minimum": 1, "pods": 3, "ready": 3, "spare": 2}
 

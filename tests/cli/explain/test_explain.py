@@ -318,9 +318,7 @@ def test_an_autoscaler_of_a_world_file_says_how_many_replicas_may_go(run, tmp_pa
     pods = b.replicas("web", 3, node="gpu-1", labels=labels)
     sample_world.write(tmp_path, [b.node("gpu-1", gpus=8), *pods, b.autoscaler("web", minimum=2)])
     words = ("pod/web-5d8f-0", "-n", "vision")
-    assert "3 pods of its workload are ready, its minimum is 2: 1 may be evicted before others" in " ".join(
-        run(*words).stdout.split()
-    )
+    assert "Replicas ready: 3, minimum: 2; 1 may be evicted first" in " ".join(run(*words).stdout.split())
     assert json.loads(run(*words, "-o", "json").stdout)[0]["replicas"]["spare"] == 1
 
 

@@ -141,7 +141,7 @@ def test_workloads_with_a_minimum_are_listed_each_with_what_it_means(tmp_path):
         "pods": 3,
         "ready": 3,
         "spare": 1,
-        "state": "3 pods of its workload are ready, its minimum is 2: 1 may be evicted before others",
+        "state": "replicas ready: 3, minimum: 2; 1 may be evicted first",
     }
 
 

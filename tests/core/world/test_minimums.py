@@ -117,13 +117,13 @@ def test_each_state_says_what_it_means():
     texts = [Replicas(*each).statement.text for each in ((2, 2, 2), (2, 5, 4), (2, 5, 2))]
     assert texts == [
         "its workload has no more pods than its minimum of 2, which therefore has no effect",
-        "4 pods of its workload are ready, its minimum is 2: 2 may be evicted before others",
+        "replicas ready: 4, minimum: 2; 2 may be evicted first",
         "its workload has no more than its minimum of 2 ready: it is evicted after other pods",
     ]
     texts = [Replicas(*each, is_gang=True).statement.text for each in ((2, 2, 2), (2, 5, 4), (WHOLE, 5, 5))]
     assert texts == [
         "its gang has no more pods than its minimum of 2: it is evicted as a whole",
-        "4 pods of its workload are ready, its minimum is 2: 2 may be evicted before others",
+        "replicas ready: 4, minimum: 2; 2 may be evicted first",
         "its gang is evicted as a whole, by its disruption mode",
     ]
 

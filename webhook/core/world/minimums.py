@@ -70,9 +70,7 @@ class Replicas(NamedTuple):
         elif not self.has_surplus:
             words = "its workload has no more pods than its minimum of {minimum}, which therefore has no effect"
         elif self.spare:
-            words = (
-                "{ready} pods of its workload are ready, its minimum is {minimum}: {spare} may be evicted before others"
-            )
+            words = "replicas ready: {ready}, minimum: {minimum}; {spare} may be evicted first"
         else:
             words = "its workload has no more than its minimum of {minimum} ready: it is evicted after other pods"
         facts = {"minimum": self.minimum, "ready": self.ready, "spare": self.spare}

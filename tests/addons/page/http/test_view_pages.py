@@ -155,7 +155,7 @@ def test_the_teams_view_has_the_workloads_that_are_to_keep_some_replicas():
         body = scaled.get("/teams")[1]
         assert "Minimums of replicas" in body
         assert body.count('<td class="number" data-label="may go">1</td>') == 2
-        assert "3 pods of its workload are ready, its minimum is 2: 1 may be evicted before others" in body
+        assert "replicas ready: 3, minimum: 2; 1 may be evicted first" in body
 
 
 def test_without_a_minimum_the_teams_view_has_no_such_table(page):
