@@ -4,10 +4,8 @@
 `kubectl`    the block of docs/tasks/runbooks.md, after the same crash;
 `shadow`     the policy set to `enforce: shadow` while the server runs, as before a downgrade.
 Prints a Markdown table of seconds until the last gate is gone: of `fairgate uninstall` those until its line "line". Run
-it from the repository's root: `python benchmarks/leaving.py`; docs/benchmarks.md used `--pods 1000`.
+it from the repository's root: `python benchmarks/leaving.py`.
 
-The figures of docs/benchmarks.md are those of
-    python benchmarks/leaving.py --pods 1000
 """
 
 import argparse

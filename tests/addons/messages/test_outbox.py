@@ -296,7 +296,9 @@ def test_the_formats_are_those_of_alertmanager():
 
 
 def test_the_page_shows_the_format():
-    [shown] = re.findall(r"```json\n(.*?)```", (pages.ROOT / "docs" / "notify.md").read_text(), flags=re.DOTALL)
+    [shown] = re.findall(
+        r"```json\n(.*?)```", (pages.ROOT / "docs" / "tasks" / "notify.md").read_text(), flags=re.DOTALL
+    )
     subject = EVICTIONS._replace(since="2026-11-26T02:10:00Z")
     alert = Alert(subject, State("team vision: 1 pod evicted", (evicted(),)), NOW, NOW + EVENT_SECONDS, is_over=False)
     assert json.loads(render([alert], replace(TARGET, name="on-call"), "gpu-east")) == json.loads(shown)

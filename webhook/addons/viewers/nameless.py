@@ -28,11 +28,12 @@ from webhook.core.model.amounts import (
     User,
     exact_units,
 )
-from webhook.core.model.constraints import TIERS
+from webhook.core.model.constraints import TIERS, Tier
 from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.node import Autoscaler, Node
 from webhook.core.model.pod import Handling, Pod, PriorityTriple, Resident
 from webhook.core.quota.shares import HIDDEN, hidden_namespace
+from webhook.core.tiers.tier_changes import may_rise
 from webhook.core.world.waiting_pods import WaitingPod
 from webhook.core.world.world import World
 
@@ -66,7 +67,7 @@ class AnonymousPod(NamedTuple):
 
     `digest` tells its reader whether it is a pod that they know, "" of a sum of pods. `user` is a number that means
     nothing elsewhere, `team` is -1 where the team has no name. `tier` of one that waits is the one that its user
-    asked for, "" for none.
+    asked for, "" for none. `is_kept`: it borrows, and stays so whatever its team's share has room for.
     """
 
     digest: str
@@ -84,6 +85,7 @@ class AnonymousPod(NamedTuple):
     devices: tuple[int, ...] = ()
     model: GpuModel | None = None
     priority: int = 0
+    is_kept: bool = False
 
 
 class AnonymousWorld(msgspec.Struct, frozen=True):
@@ -159,6 +161,7 @@ class AnonymousWorld(msgspec.Struct, frozen=True):
             model=pod.model,
             is_backfill=pod.is_backfill,
             deadline=pod.deadline,
+            requested_tier=Tier.PREEMPTIBLE if pod.is_kept else None,
         )
 
     def _waiting(self, waiting: AnonymousPod, demand: Demand) -> WaitingPod:
@@ -309,6 +312,7 @@ class Anonymizer:
                 is_backfill=pod.is_backfill,
                 devices=pod.devices,
                 model=pod.model,
+                is_kept=tier == Tier.PREEMPTIBLE and not may_rise(pod, world),
             )
         )
 

@@ -385,12 +385,12 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
     for row in nodes:
         for group in row.groups:
             found[row.model, group.resource].append((row, group))
-    protected, reach = _protected(world), _reach_of_teams(world)
+    staying, reach = _staying(world), _reach_of_teams(world)
     for (model, resource), groups in sorted(found.items()):
         usable = [(row, group) for row, group in groups if row.is_open]
         sizes = [_largest(group) for row, group in usable if world.fleet.free(row.name, PODS) > 0]
         reclaimed = [
-            (world.fleet.bit(row.name), _largest(_without_borrowers(group, protected))) for row, group in usable
+            (world.fleet.bit(row.name), _largest(_without_borrowers(row.name, group, staying))) for row, group in usable
         ]
         claim = _claim_of(reclaimed, reach, model, world.policy.resources.get(resource, 0), world)
         largest = max(sizes, default=0)
@@ -468,24 +468,37 @@ def _largest(group: DeviceGroup) -> int:
     return group.free
 
 
-def _protected(world: World) -> frozenset[str]:
-    """Return the pods that reclaim does not evict, by namespace and name: protected, or about to be promoted.
+_Staying = Counter[tuple[NodeName, str, ResourceName]]
 
-    These are inside the share of their team, such as a replica that a minimum keeps instead of another one.
+
+def _staying(world: World) -> _Staying:
+    """Return the pieces of pods that reclaim does not evict, by node, pod and resource: protected, or to be promoted.
+
+    These are inside the share of their team, such as a replica that a minimum keeps instead of another one. Pods whose
+    names are hidden share a name, so their pieces are counted.
     """
-    rules = world.policy.reclaim
+    rules, rises = world.policy.reclaim, rising(world)
     pods = world.pods() if rules.protected_namespaces or rules.protected_selectors else ()
-    kept = [pod for pod in pods if is_protected_by(rules, pod.namespace, pod.labels)]
-    kept += filter(None, map(world.pod, rising(world)))
-    return frozenset(f"{pod.namespace}/{pod.name}" for pod in kept)
+    kept = {pod.uid: pod for pod in pods if is_protected_by(rules, pod.namespace, pod.labels)}
+    kept |= {uid: pod for uid in rises if (pod := world.pod(uid)) is not None}
+    found: _Staying = Counter()
+    for pod in kept.values():
+        if (node := pod.node) is not None and pod.tier is not Tier.GUARANTEED:
+            found.update({(node, f"{pod.namespace}/{pod.name}", name): pieces for name, pieces in pod.demand.held})
+    return found
 
 
-def _without_borrowers(group: DeviceGroup, protected: frozenset[str]) -> DeviceGroup:
-    """Return the group without the pods that reclaim could evict."""
+def _without_borrowers(node: NodeName, group: DeviceGroup, staying: _Staying) -> DeviceGroup:
+    """Return a group of a node without what reclaim could take of it."""
+    left: dict[str, int] = {}
 
-    def stays(allocation: HeldPart) -> bool:
-        return allocation.tier is Tier.GUARANTEED or allocation.pod in protected
+    def stays(allocation: HeldPart) -> HeldPart:
+        if allocation.tier is Tier.GUARANTEED:
+            return allocation
+        known = left.setdefault(allocation.pod, staying[node, allocation.pod, group.resource])
+        left[allocation.pod] = max(0, known - allocation.pieces)
+        return replace(allocation, pieces=min(known, allocation.pieces))
 
-    kept = (tuple(filter(stays, device.allocations)) for device in group.devices)
+    kept = (tuple(map(stays, device.allocations)) for device in group.devices)
     devices = tuple(DeviceRow(device.pieces, held) for device, held in zip(group.devices, kept, strict=True))
     return replace(group, devices=devices)

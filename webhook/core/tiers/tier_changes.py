@@ -298,7 +298,7 @@ def promotion(change: TierChange, world: World) -> LedgerDecision:
     """Check a promotion again at the moment when it is charged: other pods may have been admitted meanwhile."""
     pod, charge = world.pod(change.pod.uid), world.charge_of(change.pod.uid)
     team = world.policy.team(change.charge.team)
-    if pod is None or charge is None or team is None or not _may_rise(pod, world):
+    if pod is None or charge is None or team is None or not may_rise(pod, world):
         return _NO_LONGER
     is_same = charge.tier is Tier.PREEMPTIBLE and charge._replace(tier=Tier.GUARANTEED) == change.charge
     if not is_same or not has_guaranteed_room(charge.gpus, team, world.usage(team.name), charge.model):
@@ -407,12 +407,13 @@ def _promotions(
 
 def _may_be_promoted(pod: Resident, entry: UsageEntry, world: World, *, with_all: bool = False) -> bool:
     """Whether a pod borrows and may be promoted now; `with_all`: also one that started ahead of pods that wait."""
-    if entry.charge.tier is not Tier.PREEMPTIBLE or entry.is_reserved or not _may_rise(pod, world):
+    if entry.charge.tier is not Tier.PREEMPTIBLE or entry.is_reserved or not may_rise(pod, world):
         return False
     return with_all or not (pod.is_backfill and _is_in_the_way(pod, world))
 
 
-def _may_rise(pod: Resident, world: World) -> bool:
+def may_rise(pod: Resident, world: World) -> bool:
+    """Whether a pod that borrows is promoted once its team's share has room for it."""
     if pod.tier is not Tier.PREEMPTIBLE or pod.requested_tier is Tier.PREEMPTIBLE or pod.is_terminating:
         return False
     if pod.idle_since and IdleAction.DEMOTE in world.policy.on_idle(pod.team_label):
