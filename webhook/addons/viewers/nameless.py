@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from webhook.core.line.gangs import gang_in_line
 from webhook.core.model.amounts import (
     CPU,
     MEMORY,
     PODS,
+    GangId,
     GpuModel,
     Namespace,
     NodeName,
@@ -28,7 +30,7 @@ from webhook.core.model.amounts import (
     User,
     exact_units,
 )
-from webhook.core.model.constraints import TIERS, Tier
+from webhook.core.model.constraints import TIERS, Gang, Tier
 from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.node import Autoscaler, Node
 from webhook.core.model.pod import Handling, Pod, PriorityTriple, Resident
@@ -68,6 +70,7 @@ class AnonymousPod(NamedTuple):
     `digest` tells its reader whether it is a pod that they know, "" of a sum of pods. `user` is a number that means
     nothing elsewhere, `team` is -1 where the team has no name. `tier` of one that waits is the one that its user
     asked for, "" for none. `is_kept`: it borrows, and stays so whatever its team's share has room for.
+    `gang` is a number, too, of one that waits for the others of its gang, `gang_size` how many these are to be.
     """
 
     digest: str
@@ -86,6 +89,8 @@ class AnonymousPod(NamedTuple):
     model: GpuModel | None = None
     priority: int = 0
     is_kept: bool = False
+    gang: int = -1
+    gang_size: int = 0
 
 
 class AnonymousWorld(msgspec.Struct, frozen=True):
@@ -172,6 +177,7 @@ class AnonymousWorld(msgspec.Struct, frozen=True):
             name=HIDDEN,
             uid=Uid(f"{_UID}{waiting.digest}"),
             tier_label=waiting.tier or None,
+            gang=_gang(waiting),
         )
         return WaitingPod(pod, team, _user(waiting.user), waiting.priority, waiting.created)
 
@@ -205,6 +211,12 @@ def uses_gpus(pod: Resident) -> bool:
 def digest_of(uid: Uid) -> str:
     """Return what tells a pod from others to a reader who knows its UID, and says nothing to any other."""
     return sha256(uid.encode()).hexdigest()[:_DIGITS]
+
+
+def _gang(waiting: AnonymousPod) -> Gang | None:
+    if waiting.gang < 0:
+        return None
+    return Gang(GangId(f"{HIDDEN}{waiting.gang}"), HIDDEN, waiting.gang_size, is_requested=True)
 
 
 def _user(number: int) -> User | None:
@@ -241,6 +253,7 @@ class Anonymizer:
         self._numbers = {node.name: number for number, node in enumerate(self._nodes)}
         self._teams: dict[TeamName, int] = {}
         self._users: dict[User, int] = {}
+        self._gangs: dict[GangId, int] = {}
         self._demands: dict[AnonymousDemand, int] = {}
         self._shown: list[AnonymousPod] = []
         self._waiting: list[AnonymousPod] = []
@@ -319,6 +332,10 @@ class Anonymizer:
     def _note_waiting(self, waiting: WaitingPod) -> None:
         pod = waiting.pod
         demand = self._world.with_claims(pod).demand if pod.needs_resolution else pod.demand
+        gang, number, size = gang_in_line(waiting, self._world), -1, 0
+        if gang is not None and pod.gang is not None and not self._world.gangs.has_started(gang):
+            number = self._gangs.setdefault(gang, len(self._gangs))
+            size = max(0, pod.gang.size - self._world.gangs.others(gang))
         self._waiting.append(
             AnonymousPod(
                 digest_of(waiting.uid),
@@ -328,6 +345,8 @@ class Anonymizer:
                 created=waiting.created,
                 user=self._user(waiting.user),
                 priority=waiting.priority,
+                gang=number,
+                gang_size=size,
             )
         )
 
