@@ -35,7 +35,7 @@ def test_a_disruption_budget_that_allows_none_is_respected_until_it_goes(cluster
         ask(cluster, fairgate.team_b, "b")
         wait_for(
             cluster,
-            lambda: "do not make enough room" in events_of(cluster, fairgate.team_b, "b").get("CannotReclaim", ""),
+            lambda: "do not free enough GPUs" in events_of(cluster, fairgate.team_b, "b").get("CannotReclaim", ""),
             what="an Event on the waiting pod",
         )
         assert not running.said("evicted")
