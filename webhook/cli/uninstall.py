@@ -97,7 +97,7 @@ class Options:
 def uninstall(options: Options) -> None:
     """Take Fairgate out of a cluster, in an order in which no pod is stuck and no GPU pod is refused at any moment.
 
-    First the webhooks are deleted, then the guards; pods in line are let go, held nodes opened and announced evictions
+    First the webhooks are deleted, then the guards; queued pods are let go, held nodes opened and announced evictions
     withdrawn; servers and evictors are scaled to zero; then definitions, the ClusterRoles of `fairgate manifests` and
     Leases are deleted. No pod is evicted. `helm uninstall` runs this by itself.
 
