@@ -79,11 +79,11 @@ def _selectors(node: object) -> Iterator[str]:
 def prometheus(
     cluster: ControlPlane, scrapes: Sequence[Mapping[str, object]], *, rules: Sequence[Path] = ()
 ) -> Iterator[Prometheus]:
-    """Run Prometheus with these scrape configurations, once a second, until the end of the block."""
+    """Run Prometheus with these scrape configurations, every two seconds, until the end of the block."""
     (port,) = free_ports(1)
     folder = Path(tempfile.mkdtemp(prefix="prometheus-", dir=cluster.folder))  # not the series of an earlier test
     config = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": "2s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in rules],
         "scrape_configs": list(scrapes),
     }

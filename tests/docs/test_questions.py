@@ -39,7 +39,7 @@ WHOLE = {
     "What does my pod wait for?": ["waits: ", "10 GPUs", "department research"],
     "What of my Job (or PyTorchJob)?": ["0 of 1 pods exist|0 on nodes, 1 on none yet", "waits: "],
     "Does it wait, without Fairgate's command?": ["Queued", "waits: "],
-    "Who holds what it waits for?": ["/Pod/", "starts whole, with 3 pods"],
+    "Who uses what it waits for?": ["/Pod/", "starts whole, with 3 pods"],
     "Which position has it?": [r"(?m)^ +\d+ +\d+ +\S+/waits +a +\S+ +10 +"],
     "How long did others wait?": [r"waits .* last 1: <1m"],
     "Would this pod run?": ["outcome +queued", "ahead of it; 6th in the queue", "gpu-0"],

@@ -167,7 +167,7 @@ def test_deleted_webhooks_are_an_alert_until_the_leader_puts_them_back(cluster):
             def are_back():
                 return all(cluster.api.exists(each.path) for each in WEBHOOKS)
 
-            wait_for(cluster, is_switched_off, what="the alert", timeout=120)
+            wait_for(cluster, is_switched_off, what="the alert", timeout=180, poll=1)
             wait_for(cluster, are_back, what="the leader creates them again", timeout=120)
             wait_for(cluster, is_refused, what="limits hold again", timeout=60)
             wait_for(cluster, lambda: not is_alerted(), what="the alert ends", timeout=120)
