@@ -253,14 +253,16 @@ async def test_a_limit_range_of_the_namespace_gives_its_devices_to_new_pods(api,
     [[container(gpus="one")], "none"],
     ids=["an amount", "no list"],
 )
-async def test_an_object_that_cannot_be_read_is_left_out_with_one_note(api, fairgate, containers):
+async def test_an_object_that_cannot_be_read_is_left_out_with_one_note(api, fairgate, tmp_path, containers):
     api.faults.clear()
     api.put("/api/v1/nodes", "gpu-1", status={"allocatable": {"nvidia.com/gpu": "8"}})
     api.put("/api/v1/pods", "odd", namespace="vision", spec={"containers": containers, "nodeName": "gpu-1"})
-    found = await fairgate("queue", "-o", "json")
-    assert found.exit_code == 0, found.stderr
-    assert "1 object could not be read: " in found.stderr
-    assert "(Pod vision/odd)" in found.stderr
+    (tmp_path / "p.yaml").write_text(POLICY)
+    for words in (("queue", "-o", "json"), ("policy", "diff", tmp_path / "p.yaml")):
+        found = await fairgate(*words)
+        assert found.exit_code == 0, found.stderr
+        assert found.stderr.count("1 object could not be read: ") == 1
+        assert "(Pod vision/odd)" in found.stderr
 
 
 async def test_unreadable_events_are_omitted_with_one_note(api, fairgate):

@@ -17,7 +17,7 @@ import msgspec
 from webhook.cli.addons import ROOM, ask
 from webhook.cluster.api.client import ApiConnection, ApiError, ClusterError, connect
 from webhook.cluster.api.requests import own_namespace
-from webhook.cluster.reads.listing import ReadScope, list_objects, load, read_permitted
+from webhook.cluster.reads.listing import ReadScope, list_kind, load, read_permitted
 from webhook.cluster.watch.feed import find_autoscalers
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amounts import TeamName, Units, parse_amount
@@ -193,12 +193,12 @@ async def read_objects(
 
         def reading(kind: WorldKind[Any]) -> Callable[[str], Awaitable[None]]:
             async def read(path: str) -> None:
-                found[kind.kind] += await _listed(connection, kind, path)
+                found[kind.kind] += await list_kind(connection, kind, path=path)
 
             return read
 
         async def read_rejected(path: str) -> None:
-            listed = await _listed(connection, failed, path)
+            listed = await list_kind(connection, failed, path=path)
             found[PODS.kind] += [each for each in listed if not has_ended_for_good(each)]
 
         reads = [*((kind.path, reading(kind)) for kind in kinds), (PODS.path, read_rejected)]
@@ -216,7 +216,7 @@ async def read_limit_ranges(kubeconfig: Path | None, namespaces: Sequence[str]) 
     async with await connect(kubeconfig) as connection:
 
         async def read(path: str) -> None:
-            found.extend(await _listed(connection, LIMIT_RANGES, path))
+            found.extend(await list_kind(connection, LIMIT_RANGES, path=path))
 
         try:
             await read_permitted(LIMIT_RANGES.path, read, namespaces=await _scope(kubeconfig, namespaces))
@@ -418,14 +418,10 @@ def _each(reads: Sequence[Callable[[str], Awaitable[None]]]) -> Callable[[str], 
     return read
 
 
-async def _listed(connection: ApiConnection, row: WorldKind[Any], path: str) -> list[dict[str, Any]]:
-    return await list_objects(connection, path, kind=row.kind, api=row.api, selector=row.selector)
-
-
 async def _ledgers(connection: ApiConnection) -> list[dict[str, Any]] | None:
     """Read all TeamLedgers; None if that is not allowed."""
     try:
-        return await _listed(connection, LEDGERS, LEDGERS.path)
+        return await list_kind(connection, LEDGERS)
     except ApiError as error:
         if error.is_forbidden:
             return None

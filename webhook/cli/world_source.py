@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -69,6 +69,8 @@ class WorldObjects:
     coverage: Coverage = COMPLETE
     unnamed: Unnamed = NOTHING
     read_at: int = 0
+    noted: set[str] = field(default_factory=set, compare=False)
+    """The notes that were printed: several worlds may be built of one reading."""
 
     @property
     def without_pods(self) -> "WorldObjects":
@@ -278,8 +280,10 @@ def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool
     world = World(policy)
     world.stages.read_at = found.read_at
     is_live = bool(found.read_at)
-    if problems := add_objects(world, objects, name=name, is_live=is_live).problems:
-        click.echo(f"fairgate: {plural(len(problems), 'object')} could not be read: {problems[0]}", err=True)
+    if (problems := add_objects(world, objects, name=name, is_live=is_live).problems) and not found.noted:
+        note = f"fairgate: {plural(len(problems), 'object')} could not be read: {problems[0]}"
+        found.noted.add(note)
+        click.echo(note, err=True)
     if found.read_at:
         world.rejecting_nodes.tick(found.read_at)
     _fill(world, found.unnamed)

@@ -251,10 +251,10 @@ class _Reader:
         if not request.reads_reclaim:
             return ()
         from webhook.cluster.api.client import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
-        from webhook.cluster.reads.listing import list_objects  # noqa: PLC0415
+        from webhook.cluster.reads.listing import list_kind  # noqa: PLC0415
 
         try:
-            listed = await list_objects(self._connection, BUDGETS.path, kind=BUDGETS.kind, api=BUDGETS.api)
+            listed = await list_kind(self._connection, BUDGETS)
         except ApiError as error:
             self.notes.append(f"{BUDGETS.kind}s are not looked at: {error}")
             return ()

@@ -12,8 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from webhook.cluster.api.client import ApiConnection, ApiError
-from webhook.cluster.ledger.ledger_objects import PATH as LEDGERS
-from webhook.cluster.reads.listing import list_objects, names_of_large, read_version
+from webhook.cluster.reads.listing import list_kind, list_objects, names_of_large, read_version
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
@@ -34,6 +33,7 @@ from webhook.kube.registration.static_files import (
     section_of,
     static_registration,
 )
+from webhook.kube.watched.world_kinds import LEDGERS, NAMESPACES
 
 MAX_TOKEN: Final = 16_384
 """Characters of a token; those of ServiceAccounts have about a thousand."""
@@ -260,16 +260,14 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
         (kind, name): await _object(connection, kind, name) for name in GUARDS for kind in (GUARD, f"{GUARD}Binding")
     }
     served = await _part(f"get /apis/{keys.OWN_API}", _served(connection))
-    ledgers = await _part(
-        "list teamledgers", list_objects(connection, LEDGERS, kind=keys.TEAM_LEDGER, api=keys.OWN_API)
-    )
+    ledgers = await _part("list teamledgers", list_kind(connection, LEDGERS))
     deployments = await _deployments(connection, configurations.values())
     large_pods = await _part(
         "list pods", names_of_large(connection, "/api/v1/pods", over=EVICTABLE_BYTES, label=keys.TEAM)
     )
     namespaces: ReadResult[list[_Json]] = ReadValue([])
     if excluding_keys(part.value for part in configurations.values() if isinstance(part, ReadValue) and part.value):
-        listed = list_objects(connection, "/api/v1/namespaces", kind="Namespace")
+        listed = list_kind(connection, NAMESPACES)
         namespaces = await _part("list namespaces", listed)
     return InstallationState(
         now=connection.server_time,

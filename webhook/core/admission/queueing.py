@@ -168,7 +168,7 @@ def _code_to_wait(assessed: Assessment, codes: Set[Code], world: World) -> Code 
 def queue_for_room(assessed: Assessment, admit: Admit, world: World) -> Queue | Deny | None:
     """Return whether a pod inside its limits waits in the queue until a node has room; None if it need not.
 
-    An autoscaler adds nodes for pods that kube-scheduler finds no room for, so pods of such pools do not are queued.
+    An autoscaler adds nodes for pods that kube-scheduler finds no room for, so pods of such pools are not queued.
     """
     if not (waits_for_room(assessed, world) and any(each.code in NO_ROOM for each in admit.warnings)):
         return None

@@ -150,9 +150,7 @@ def to_pod(
         labels=labels,
         annotations=annotations,
         owner=owner_of(controller),
-        constraints=with_volumes(placement.constraints, spec, namespace)
-        if has_bound_volumes
-        else placement.constraints,
+        constraints=constraints,
         has_open_constraints=is_open,
         topology=placement.topology(labels),
         is_spread_by_default=is_spread_by_default,

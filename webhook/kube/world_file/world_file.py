@@ -104,7 +104,7 @@ def fill_world(
     latest = max((pod.created for pod in world.pods()), default=0)
     world.rejecting_nodes.tick(max(latest, world.rejecting_nodes.latest))
     world.sort_nodes()
-    ended = (to_ended(pod, world.policy.resources) for pod in file.of("Pod"))
+    ended = (to_ended(pod, world.policy.resources) for pod in file.of(PODS.kind))
     return Filled(tuple(each for each in ended if each is not None), tuple(file.problems))
 
 
